@@ -1,0 +1,48 @@
+"""Every error that agentmem raises: one tree, plain values, a stable code and a hint.
+
+A code never changes once it is released: it stands in `hook_runs.error_code`, in messages and in scripts.
+The message says what failed and with what; the hint says what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class AgentmemError(Exception):
+    """Base of the tree. `code` is stable, `hint` is one sentence (it may be empty)."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+
+class PayloadError(AgentmemError):
+    """What the client wrote to the hook's stdin can't be used: stdin_empty, stdin_malformed, ..."""
+
+
+class SpoolError(AgentmemError):
+    """The spool can't take or give a record: spool_unwritable, spool_damaged."""
+
+
+class TranscriptError(AgentmemError):
+    """A transcript can't be read: transcript_missing, transcript_unreadable."""
+
+
+class SettingsError(AgentmemError):
+    """Our own settings or a client's settings file can't be used as they are."""
+
+
+class DatabaseError(AgentmemError):
+    """Anything on the way to the database or in it; `sqlstate` is Postgres' five characters, or empty."""
+
+    def __init__(self, code: str, message: str, hint: str = "", sqlstate: str = "") -> None:
+        super().__init__(code, message, hint)
+        self.sqlstate = sqlstate
+
+
+class ClusterError(DatabaseError):
+    """The embedded server can't be created, started or stopped: cluster_..."""
