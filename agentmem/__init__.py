@@ -6,3 +6,6 @@ that only what is cheap to load; the main tower (command line, doctor, backfill)
 """
 
 VERSION = "0.1.0"
+
+SCHEMA = 3
+"""The newest migration in `sql/` that this version knows."""

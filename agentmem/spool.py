@@ -1,0 +1,137 @@
+"""The spool: events on disk, synced, before anything else is tried with them.
+
+One file a record, named by an id that sorts by time; written under another name, synced, renamed, and the
+folder synced too. A record is small: the transcript is its own log. It is removed when the database has
+committed it. Records that can't be read are set aside under `damaged`, never dropped.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from agentmem import jsonio
+from agentmem.errors import SpoolError
+from agentmem.paths import Paths, make_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentmem.jsonio import Object
+
+_SUFFIX = ".json"
+
+
+def put(paths: Paths, name: str, record: Object) -> None:
+    """Write (or replace) the record `name`; on return it is on disk. SpoolError `spool_unwritable` otherwise."""
+    target = os.path.join(paths.spool, name + _SUFFIX)
+    draft = os.path.join(paths.spool, f".{name}.{os.getpid()}")
+    try:
+        raw = jsonio.dumps_ascii(record).encode("ascii")
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        except FileNotFoundError:
+            make_private(paths.spool)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            write_all(descriptor, raw)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(draft, target)
+        sync_folder(paths.spool)
+    except OSError as error:
+        _remove_draft(draft)
+        raise SpoolError(
+            "spool_unwritable",
+            f"the event can't be written to {paths.spool}: {error.strerror}",
+            "Make room, or mend the folder's owner and mode.",
+        ) from error
+
+
+def write_all(descriptor: int, raw: bytes) -> None:
+    """Write every byte; a short write is gone on with, a full disk is an OSError."""
+    view = memoryview(raw)
+    while view:
+        written = os.write(descriptor, view)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view = view[written:]
+
+
+def sync_folder(folder: str) -> None:
+    """Make a rename in this folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_draft(draft: str) -> None:
+    if os.path.exists(draft):
+        os.unlink(draft)
+
+
+def waiting(paths: Paths) -> list[str]:
+    """Names of the records that wait, oldest first."""
+    try:
+        names = os.listdir(paths.spool)
+    except FileNotFoundError:
+        return []
+    found = [name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX) and not name.startswith(".")]
+    found.sort()
+    return found
+
+
+def get(paths: Paths, name: str) -> Object | None:
+    """A record; None when another process has stored it meanwhile. SpoolError `spool_damaged`: it was set aside."""
+    file = os.path.join(paths.spool, name + _SUFFIX)
+    try:
+        with open(file, "rb") as stream:
+            raw = stream.read()
+    except FileNotFoundError:
+        return None
+    try:
+        record = jsonio.as_object(jsonio.loads(raw.decode("utf-8")))
+    except ValueError:
+        record = None
+    if record is None:
+        aside = os.path.join(paths.spool, "damaged")
+        make_private(aside)
+        os.replace(file, os.path.join(aside, name + _SUFFIX))
+        raise SpoolError(
+            "spool_damaged",
+            f"spool record {name} is not JSON",
+            f"It was set aside in {aside}: look at it, then delete it.",
+        )
+    return record
+
+
+def remove(paths: Paths, name: str) -> None:
+    """Forget a record that is committed; one that is gone already is fine."""
+    try:
+        os.unlink(os.path.join(paths.spool, name + _SUFFIX))
+    except FileNotFoundError:
+        return
+
+
+def damaged(paths: Paths) -> list[str]:
+    """Names of the records that were set aside."""
+    try:
+        return sorted(os.listdir(os.path.join(paths.spool, "damaged")))
+    except FileNotFoundError:
+        return []
+
+
+def remove_old_drafts(paths: Paths, now: float) -> int:
+    """Remove drafts that killed processes left, older than an hour (`now`: seconds since 1970); how many."""
+    removed = 0
+    try:
+        entries = list(os.scandir(paths.spool))
+    except FileNotFoundError:
+        return 0
+    for entry in entries:
+        if entry.name.startswith(".") and now - entry.stat().st_mtime > 3600:
+            os.unlink(entry.path)
+            removed += 1
+    return removed
