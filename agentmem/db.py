@@ -6,19 +6,19 @@ No prepared statements, no session state, no `options`: see https://www.psycopg.
 from __future__ import annotations
 
 import time
-
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import DictRow, dict_row
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row, tuple_row
 
 from agentmem import cluster, libpq
 from agentmem.errors import DatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
+    from typing import LiteralString
 
     from agentmem.paths import Paths
     from agentmem.settings import Settings
@@ -55,8 +55,8 @@ def connect(params: dict[str, str]) -> Connection:
     """Connect with libpq's parameters; autocommit, rows as dicts. DatabaseError with the code that hooks use too."""
     secrets = libpq.secrets_in(params)
     try:
-        return psycopg.connect(
-            **_spelled_out(params),
+        return psycopg.Connection[DictRow].connect(
+            _spelled_out(params),
             autocommit=True,
             prepare_threshold=None,
             row_factory=dict_row,
@@ -65,7 +65,7 @@ def connect(params: dict[str, str]) -> Connection:
         raise libpq.not_connected(libpq.hide(str(error), secrets)) from None
 
 
-def _spelled_out(params: dict[str, str]) -> dict[str, str]:
+def _spelled_out(params: dict[str, str]) -> str:
     defaults = {"connect_timeout": str(int(CONNECT_SECONDS)), "application_name": "agentmem"}
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(**params).items() if value is not None}
@@ -75,11 +75,11 @@ def _spelled_out(params: dict[str, str]) -> dict[str, str]:
             f"AGENTMEM_DATABASE_URL can't be read: {libpq.hide(str(error), libpq.secrets_in(params))}",
             "Write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with special characters as %XX.",
         ) from None
-    return {**defaults, **given}
+    return make_conninfo(**{**defaults, **given})
 
 
 @contextmanager
-def session(paths: Paths, settings: Settings) -> Iterator[Connection]:
+def session(paths: Paths, settings: Settings) -> Generator[Connection]:
     """A connection to the database in force, the embedded server started when it is not running."""
     start_if_embedded(paths, settings)
     with connect(params_for(paths, settings)) as connection, errors_as_ours():
@@ -87,9 +87,28 @@ def session(paths: Paths, settings: Settings) -> Iterator[Connection]:
 
 
 @contextmanager
-def errors_as_ours() -> Iterator[None]:
+def errors_as_ours() -> Generator[None]:
     """Turns psycopg's errors into DatabaseError with our codes."""
     try:
         yield
     except psycopg.Error as error:
         raise libpq.error_for(error.sqlstate or "", str(error)) from error
+
+
+class Fallback:
+    """The interface of `libpq.Connection` over psycopg, for a machine on which libpq can't be loaded alone."""
+
+    def __init__(self, params: dict[str, str]) -> None:
+        self._connection = connect(params)
+
+    def query(self, sql: str, params: list[str | None], deadline: float) -> list[list[str | None]]:
+        """Run one statement with text parameters ($1, ...). The deadline is the hook's own watchdog's."""
+        del deadline
+        with errors_as_ours(), psycopg.RawCursor(self._connection, row_factory=tuple_row) as cursor:
+            # A literal of this package.
+            cursor.execute(cast("LiteralString", sql), params)
+            return [[None if value is None else str(value) for value in row] for row in cursor.fetchall()]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

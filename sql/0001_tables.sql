@@ -49,6 +49,7 @@ create table agentmem.sessions (
     last_kind      text,
     files          text[] not null default '{}',
     pending_answer text,
+    noted_at       timestamptz,
     created_at     timestamptz not null default now(),
     updated_at     timestamptz not null default now(),
     unique (client, key)
@@ -61,6 +62,7 @@ comment on column agentmem.sessions.ended_at is 'When the client said that it en
 comment on column agentmem.sessions.last_kind is 'Kind of its last turn that matters: tells whether it has an open end.';
 comment on column agentmem.sessions.files is 'Files that it wrote or edited, last touched first, at most 20.';
 comment on column agentmem.sessions.pending_answer is 'The last answer as the client''s hook told it, until the transcript has it.';
+comment on column agentmem.sessions.noted_at is 'Time of the newest event that was noted; an older one that arrives later does not win.';
 create index sessions_of_project on agentmem.sessions (project_id, last_at desc) where parent_id is null;
 create index sessions_of_parent on agentmem.sessions (parent_id) where parent_id is not null;
 create index sessions_by_time on agentmem.sessions (last_at desc);

@@ -94,6 +94,8 @@ comment on function agentmem.ensure_session is 'The row of a session, made when 
 
 create function agentmem.note_session(session_id bigint, session jsonb) returns void
 language plpgsql as $$
+declare
+    happened timestamptz := (session->>'at')::timestamptz;
 begin
     update agentmem.sessions s
     set cwd = coalesce(session->>'cwd', s.cwd),
@@ -103,21 +105,18 @@ begin
         source = coalesce(session->>'source', s.source),
         model = coalesce(session->>'model', s.model),
         title = coalesce(session->>'title', s.title),
-        agent_type = coalesce(session->>'agent_type', s.agent_type),
-        started_at = least(s.started_at, (session->>'at')::timestamptz),
-        last_at = greatest(s.last_at, (session->>'at')::timestamptz),
-        -- A resumed session is open again.
-        ended_at = case when session ? 'end_reason' then (session->>'at')::timestamptz
-                        when (session->>'at')::timestamptz > s.ended_at then null
-                        else s.ended_at end,
-        end_reason = case when session ? 'end_reason' then session->>'end_reason'
-                          when (session->>'at')::timestamptz > s.ended_at then null
-                          else s.end_reason end,
+        -- Any event but an end opens a session again: it was resumed.
+        ended_at = case when session->>'end_reason' is not null then happened end,
+        end_reason = session->>'end_reason',
         pending_answer = coalesce(session->>'last_answer', s.pending_answer),
+        noted_at = happened,
         updated_at = now()
-    where s.id = session_id;
+    where s.id = session_id and (s.noted_at is null or s.noted_at <= happened);
+    update agentmem.sessions s
+    set started_at = least(s.started_at, happened), last_at = greatest(s.last_at, happened)
+    where s.id = session_id and (s.started_at is null or s.started_at > happened or s.last_at < happened);
 end $$;
-comment on function agentmem.note_session is 'What an event''s payload itself says of its session, whether or not a transcript can be read.';
+comment on function agentmem.note_session is 'What an event''s payload itself says of its session, whether or not a transcript can be read. An older event that arrives later loses.';
 
 create function agentmem.summarize(session bigint) returns void
 language plpgsql as $$
@@ -281,8 +280,7 @@ begin
     end if;
     perform agentmem.seal(receipt);
     return jsonb_build_object('status', 'committed', 'committed', (slice->>'end')::bigint,
-                              'generation', file.generation, 'receipt', receipt,
-                              'turns', jsonb_array_length(slice->'turns'));
+                              'generation', file.generation, 'receipt', receipt);
 end $$;
 comment on function agentmem.capture_slice is 'Stores a stretch of one transcript with its receipt, or answers `stale` with where to go on when it is not the next one.';
 
@@ -312,8 +310,6 @@ declare
     answer jsonb;
     answers jsonb := '[]';
     stale boolean := false;
-    turns integer := 0;
-    bytes bigint := 0;
 begin
     perform agentmem.require_schema((event->>'schema')::integer);
     -- A lock that is held for long must not hold up a turn: the event waits in the spool instead.
@@ -321,23 +317,17 @@ begin
     host := agentmem.ensure_host(event->'host', event->>'version');
     if event->'session'->>'key' is not null then
         owner := agentmem.ensure_session(event->>'client', event->'session'->>'key', host, event->'session');
-        perform agentmem.note_session(owner, event->'session');
+        if event->'session'->>'at' is not null then
+            perform agentmem.note_session(owner, event->'session');
+        end if;
     end if;
     for slice in select * from jsonb_array_elements(event->'slices') loop
         answer := agentmem.capture_slice(event->>'client', host, (event->'run'->>'id')::uuid, event->'session', slice);
         answers := answers || answer;
-        if answer->>'status' = 'stale' then
-            stale := true;
-        else
-            turns := turns + (answer->>'turns')::integer;
-            bytes := bytes + (slice->>'end')::bigint - (slice->>'start')::bigint;
-        end if;
+        stale := stale or answer->>'status' = 'stale';
     end loop;
     run := event->'run';
     if run->>'id' is not null and not stale then
-        run := run || jsonb_build_object(
-            'turns', turns + coalesce((run->>'turns')::integer, 0),
-            'bytes_read', bytes + coalesce((run->>'bytes_read')::bigint, 0));
         perform agentmem.store_run(host, event->>'client', run, event->>'version');
     end if;
     return jsonb_build_object('slices', answers, 'stale', stale);

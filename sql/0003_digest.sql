@@ -31,8 +31,8 @@ begin
                   then coalesce((request->>'since')::timestamptz, since) end;
     select coalesce(jsonb_agg(to_jsonb(s) order by s.last_at desc), '[]') into found
     from (
-        select s.key, s.client, h.name as host, s.host_id = (request->>'host')::uuid as this_host, s.title,
-               s.started_at, s.last_at, s.ended_at, s.end_reason, s.git_branch, s.git_head, s.first_prompt,
+        select extract(epoch from now() - s.last_at)::bigint as age_seconds, s.last_at, s.key, s.client, h.name as host, s.host_id = (request->>'host')::uuid as this_host, s.title,
+               s.ended_at, s.end_reason, s.git_branch, s.git_head, s.first_prompt,
                s.last_prompt, coalesce(s.pending_answer, s.last_answer) as last_answer, s.last_kind, s.files,
                s.forked_from
         from agentmem.sessions s

@@ -1,0 +1,115 @@
+"""The sweep at session start: transcripts that no hook announced (killed clients, hooks switched off).
+
+Only files that changed since the last whole sweep are looked at; its time is the time of a marker file, which
+the installer makes first. What is older than that is history, for `agentmem backfill`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from agentmem import capture, project, transcript
+from agentmem.errors import TranscriptError
+from agentmem.paths import Paths, make_private
+from agentmem.sources import Source, all_sources
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agentmem.jsonio import Object
+    from agentmem.settings import Settings
+    from agentmem.store import Connection
+
+# Clocks of files and of this machine may differ a little, and a file may grow while it is swept.
+_MARGIN_SECONDS = 120.0
+
+
+def marker_time(paths: Paths) -> float:
+    """When the last whole sweep began, seconds since 1970; 0 when there was none."""
+    try:
+        return os.stat(_marker(paths)).st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def set_marker(paths: Paths, now: float) -> None:
+    """Note that everything changed before `now` has been swept (or is left to the backfill)."""
+    make_private(paths.cache)
+    os.close(os.open(_marker(paths), os.O_WRONLY | os.O_CREAT, 0o600))
+    os.utime(_marker(paths), (now, now))
+
+
+def _marker(paths: Paths) -> str:
+    return os.path.join(paths.cache, "swept")
+
+
+def sweep(
+    connection: Connection,
+    paths: Paths,
+    settings: Settings,
+    client: str,
+    projects: str,
+    now: float,
+    deadline: float,
+) -> capture.Stored:
+    """Capture what the client's folder `projects` has beyond what is committed; all or the marker stays.
+
+    `now` is in seconds since 1970, `deadline` a value of time.monotonic(). A file that can't be read is reported
+    in the result and does not hold up the marker for ever: it is tried again as soon as it changes.
+    """
+    since = marker_time(paths)
+    total = capture.Stored()
+    if not projects:
+        return total
+    pending = behind(connection, settings, list(all_sources(projects, max(0.0, since - _MARGIN_SECONDS))), deadline)
+    about = capture.envelope(settings, client)
+    for session, sources in by_session(pending).items():
+        stored = capture.capture(connection, about, session_from_files(session, sources), sources, None, deadline)
+        total.bytes_read += stored.bytes_read
+        total.turns += stored.turns
+        total.damaged += stored.damaged
+        total.errors.extend(stored.errors)
+        if time.monotonic() > deadline:
+            return total
+    set_marker(paths, now)
+    return total
+
+
+def behind(connection: Connection, settings: Settings, sources: list[Source], deadline: float) -> list[Source]:
+    """Those of the files that are longer than what is committed of them, or shorter."""
+    known = capture.positions(connection, settings.host_id, sources, deadline)
+    found: list[Source] = []
+    for source in sources:
+        position = transcript.Position(known.get(capture.clean_path(source.path)))
+        try:
+            size = os.stat(source.path).st_size
+        except FileNotFoundError:
+            continue
+        if size != position.committed:
+            found.append(source)
+    return found
+
+
+def by_session(sources: list[Source]) -> dict[str, list[Source]]:
+    """The files by the session that they belong to; a subagent's to its parent's."""
+    sessions: dict[str, list[Source]] = {}
+    for source in sources:
+        sessions.setdefault(source.parent or source.session, []).append(source)
+    return sessions
+
+
+def session_from_files(session: str, sources: list[Source]) -> Object:
+    """What agentmem.ensure_session needs, for a session that no hook told of: its first folder says its project."""
+    for source in sources:
+        try:
+            descriptor = transcript.open_transcript(source.path)
+        except TranscriptError:
+            # The capture reports it.
+            continue
+        try:
+            cwd = transcript.first_cwd(descriptor)
+        finally:
+            os.close(descriptor)
+        if cwd:
+            return {"key": session, "cwd": cwd, "project": project.find_project(cwd).as_object()}
+    return {"key": session}
