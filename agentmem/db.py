@@ -68,7 +68,10 @@ def connect(params: dict[str, str]) -> Connection:
 def _spelled_out(params: dict[str, str]) -> str:
     defaults = {"connect_timeout": str(int(CONNECT_SECONDS)), "application_name": "agentmem"}
     try:
-        given = {name: str(value) for name, value in conninfo_to_dict(**params).items() if value is not None}
+        # A whole URL travels as `dbname`, as libpq allows.
+        url = params["dbname"] if len(params) == 1 else ""
+        parsed = conninfo_to_dict(url) if url else conninfo_to_dict(**params)
+        given = {name: str(value) for name, value in parsed.items() if value is not None}
     except psycopg.Error as error:
         raise DatabaseError(
             "db_url",

@@ -40,7 +40,7 @@ class Payload:
 
 
 def read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
-    """The bytes of one payload, and whether the client closed the pipe. `deadline`: time.monotonic()."""
+    """The bytes of one payload, and False when the client fell silent before it was whole. `deadline`: time.monotonic()."""
     chunks: list[bytes] = []
     size = 0
     poll = select.poll()
@@ -58,8 +58,7 @@ def read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
         chunks.append(chunk)
         size += len(chunk)
         if chunk.rstrip().endswith(b"}") and _is_whole(b"".join(chunks)):
-            # A closed pipe would say so at once; one that stays open is not waited for.
-            return b"".join(chunks), bool(poll.poll(0)) and not os.read(descriptor, 1)
+            return b"".join(chunks), True
     raise PayloadError(
         "stdin_too_big",
         f"the payload is longer than {MOST_BYTES} bytes",
