@@ -7,6 +7,7 @@ process was faster, the database answers `stale` and reading starts again from w
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from agentmem import SCHEMA, VERSION, jsonio, transcript
@@ -50,7 +51,7 @@ def envelope(settings: Settings, client: str) -> Object:
         "host": {
             "id": settings.host_id,
             "name": jsonio.clean_text(settings.host_name)[0],
-            "platform": os.uname().sysname.lower(),
+            "platform": sys.platform,
         },
     }
 

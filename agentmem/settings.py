@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from _socket import gethostname  # `import socket` costs 8 ms more
 
 from agentmem import jsonio
 from agentmem.errors import SettingsError
@@ -43,7 +44,7 @@ class Settings:
         """Minutes without a connection after which the embedded server stops; 0: never."""
         self.hook_seconds = _number(values, "AGENTMEM_HOOK_SECONDS")
         """How long a hook may take at most; what is not done by then waits in the spool."""
-        self.host_name = values["AGENTMEM_HOST_NAME"] or os.uname().nodename
+        self.host_name = values["AGENTMEM_HOST_NAME"] or gethostname()
         self.host_id = host_id
         self.site_dirs = site_dirs
 
