@@ -317,6 +317,8 @@ begin
     host := agentmem.ensure_host(event->'host', event->>'version');
     if event->'session'->>'key' is not null then
         owner := agentmem.ensure_session(event->>'client', event->'session'->>'key', host, event->'session');
+        -- Captures of one session go one after the other: its row is always locked first.
+        perform 1 from agentmem.sessions where id = owner for update;
         if event->'session'->>'at' is not null then
             perform agentmem.note_session(owner, event->'session');
         end if;
