@@ -81,6 +81,13 @@ def _spelled_out(params: dict[str, str]) -> str:
     return make_conninfo(**{**defaults, **given})
 
 
+def for_psql(params: dict[str, str]) -> tuple[str, str]:
+    """A connection string for psql's command line, which everybody can read, and the password, which isn't in it."""
+    given = conninfo_to_dict(_spelled_out(params))
+    password = str(given.pop("password", None) or "")
+    return make_conninfo("", **given), password
+
+
 @contextmanager
 def session(paths: Paths, settings: Settings) -> Generator[Connection]:
     """A connection to the database in force, the embedded server started when it is not running."""
