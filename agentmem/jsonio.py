@@ -7,6 +7,8 @@ Source of the limits: Postgres refuses U+0000 in text and jsonb, and unpaired su
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +123,13 @@ def scan(text: str, start: int = 0, strict: bool = False) -> tuple[Json, int]:
         raise ValueError(f"no JSON value at character {end.value}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except SystemError:
+        # The scanner of Python 3.11 takes its exception from json.decoder and breaks while that isn't imported;
+        # later ones import it then, too. Only a damaged text costs that.
+        if "json.decoder" in sys.modules:
+            raise
+        __import__("json.decoder")
+        return scan(text, start, strict)
     except ValueError as error:
         if strict or "limit" not in str(error):
             raise
