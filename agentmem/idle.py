@@ -22,6 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _thread
 
+TAKE_OVER_SECONDS = 5.0
+"""The watch of a server that was just stopped needs a moment to end."""
+
 _SIGTERM = 15
 _MOST_FAILURES = 5
 _ANSWER_SECONDS = 10.0
@@ -34,7 +37,7 @@ def watch(cluster: Cluster, idle_seconds: float) -> int:
     """Watch until the server is gone; exit code: 0 it is gone, or another process watches, 1 given up (logged)."""
     import _thread
 
-    lock = locks.wait_for_lock(cluster.idle_lock, time.monotonic() + 5)
+    lock = locks.wait_for_lock(cluster.idle_lock, time.monotonic() + TAKE_OVER_SECONDS)
     if lock is None:
         return 0
     gone = _thread.allocate_lock()

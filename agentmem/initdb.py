@@ -62,6 +62,11 @@ def refuse_lost_data(cluster: Cluster) -> None:
         )
 
 
+def place_elsewhere(cluster: Cluster) -> str:
+    """This cluster's folder below /var/lib, whether it is used or not."""
+    return os.path.join(ELSEWHERE, hexdigest(os.fsencode(cluster.root))[:12])
+
+
 def remove_drafts(cluster: Cluster) -> None:
     """Remove what killed creators left. With both locks held, nobody is at work on any of it."""
     parent = os.path.dirname(cluster.data_dir)
@@ -139,7 +144,7 @@ def _account_for_new(cluster: Cluster) -> Account:
             "Postgres refuses to run as root; neither a user namespace nor another account can be used here",
             "Run agentmem as an ordinary user, or set AGENTMEM_DATABASE_URL.",
         )
-    place = os.path.join(ELSEWHERE, hexdigest(os.fsencode(cluster.root))[:12])
+    place = place_elsewhere(cluster)
     _make_readable(ELSEWHERE, os.path.basename(place))
     cluster.move(place)
     return real

@@ -114,6 +114,6 @@ def _open(path: str) -> int:
 
 def give_to_folder_owner(descriptor: int, path: str) -> None:
     """A file that root makes in somebody else's folder belongs to that person, who has to open it later."""
-    folder = os.stat(os.path.dirname(path))
+    folder = os.stat(os.path.dirname(path) or ".")
     if folder.st_uid != os.fstat(descriptor).st_uid:
         os.fchown(descriptor, folder.st_uid, folder.st_gid)

@@ -23,7 +23,15 @@ OLDEST, NEWEST = 14, 18
 
 _SOCKET_NAME = f".s.PGSQL.{PORT}"
 _LONGEST_SOCKET_PATH = 107 if sys.platform.startswith("linux") else 103
-_SHORT_PARENT = "/tmp"  # noqa: S108 - TMPDIR differs between clients, and all must find the same socket
+SYSTEM_PARENTS = (
+    ("/usr/lib/postgresql", "", "bin"),
+    ("/usr", "pgsql-", "bin"),
+    ("/opt/homebrew/opt", "postgresql@", "bin"),
+    ("/usr/local/opt", "postgresql@", "bin"),
+)
+"""Where systems put servers: a folder, the name before the major version, the folder inside."""
+
+SHORT_PARENT = "/tmp"  # noqa: S108 - TMPDIR differs between clients, and all must find the same socket
 _EXE = ".exe" if sys.platform == "win32" else ""
 
 
@@ -144,12 +152,7 @@ def find_bin_dir(setting: str, site_dirs: list[str]) -> str:
 
 def _system_bin_dirs() -> list[str]:
     found: list[str] = []
-    for parent, prefix, inside in (
-        ("/usr/lib/postgresql", "", "bin"),
-        ("/usr", "pgsql-", "bin"),
-        ("/opt/homebrew/opt", "postgresql@", "bin"),
-        ("/usr/local/opt", "postgresql@", "bin"),
-    ):
+    for parent, prefix, inside in SYSTEM_PARENTS:
         if os.path.isdir(parent):
             versions = [name[len(prefix) :] for name in os.listdir(parent) if name.startswith(prefix)]
             numbers = sorted((int(version) for version in versions if version.isdecimal()), reverse=True)
@@ -215,7 +218,7 @@ def _socket_dir(state: str, data_dir: str) -> str:
     uid = os.geteuid()
     if uid == 0 and os.path.isdir(data_dir):
         uid = os.stat(data_dir).st_uid
-    return _short_dir(f"{_SHORT_PARENT}/agentmem-{uid}-{hexdigest(os.fsencode(state))[:12]}", uid)
+    return _short_dir(f"{SHORT_PARENT}/agentmem-{uid}-{hexdigest(os.fsencode(state))[:12]}", uid)
 
 
 def _short_dir(folder: str, uid: int) -> str:

@@ -16,6 +16,7 @@ from agentmem.errors import ClusterError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+    from collections.abc import Callable
 else:
     import _signal
 
@@ -69,17 +70,17 @@ def run(
     alive, held = os.pipe()
     os.write(feed, text)
     os.close(feed)
-    parent = os.getpid()
+    death_wish = _death_wish(os.getpid())
     child = os.fork()
     if child == 0:
-        _exec(argv, account, output, keep=(keep, held), stdin=stdin, parent=parent)
+        _exec(argv, account, output, keep=(keep, held), stdin=stdin, last=death_wish)
     os.close(stdin)
     os.close(held)
     try:
         # The pipe's end comes when the program and all its children are gone.
         poll = select.poll()
         poll.register(alive, select.POLLIN)
-        if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+        if not poll.poll(min(max(deadline - time.monotonic(), 0), 1e6) * 1000):
             _kill_group(child)
             raise ClusterError(
                 "cluster_create_timeout",
@@ -93,7 +94,13 @@ def run(
 
 
 def _exec(
-    argv: list[str], account: Account, output: int, *, keep: tuple[int, ...], stdin: int = -1, parent: int = 0
+    argv: list[str],
+    account: Account,
+    output: int,
+    *,
+    keep: tuple[int, ...],
+    stdin: int = -1,
+    last: Callable[[], None] | None = None,
 ) -> None:
     """In a child: become the program. Never returns."""
     try:
@@ -108,8 +115,8 @@ def _exec(
         os.chdir("/")
         _reset_signals()
         become(account)
-        if parent:
-            _die_with(parent)
+        if last is not None:
+            last()
         os.execve(argv[0], argv, _ENVIRONMENT)  # noqa: S606 - a shell is what we don't want
     except BaseException as error:  # noqa: BLE001 - the end of a process, which has to say why
         _complain(output, argv, error)
@@ -141,14 +148,20 @@ def _reset_signals() -> None:
     _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
 
 
-def _die_with(parent: int) -> None:
+def _death_wish(parent: int) -> Callable[[], None] | None:
+    """What a child calls to die with us; made before it becomes an account that may not read Python's own files."""
     if not sys.platform.startswith("linux"):
-        return
+        return None
     import ctypes
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9)
-    if os.getppid() != parent:
-        os._exit(127)
+    prctl = ctypes.CDLL(None).prctl
+
+    def die_with_parent() -> None:
+        prctl(_PR_SET_PDEATHSIG, 9)
+        if os.getppid() != parent:
+            os._exit(127)
+
+    return die_with_parent
 
 
 def _kill_group(leader: int) -> None:
