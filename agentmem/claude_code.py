@@ -73,8 +73,11 @@ def read_record(record: Object, position: int, session: str, reading: Reading, *
         reading.count_unknown(kind[:_NAME_LENGTH] or "without_type")
         return
     elif not _count_system(record, reading):
+        _note_facts(record, reading)
         return
-    _note_facts(record, reading)
+    if record.get("isSidechain") is not True or agent_file:
+        # A subagent's line in the main file tells its own place and model, not the session's.
+        _note_facts(record, reading)
     reading.turns.append(_turn(record, kind, position, session, reading, agent_file))
 
 
@@ -91,16 +94,11 @@ def _count_system(record: Object, reading: Reading) -> bool:
         reading.count("system:" + subtype)
     else:
         reading.count_unknown("system:" + subtype[:_NAME_LENGTH])
-    if subtype in _ONLY_COUNTED:
-        _note_facts(record, reading)
-        return False
-    return True
+    return subtype not in _ONLY_COUNTED
 
 
 def _note_facts(record: Object, reading: Reading) -> None:
-    """What a line says of its session: place, branch, version. A subagent's line says it of the subagent."""
-    if record.get("isSidechain") is True:
-        return
+    """What a line says of its session: place, branch, version, model."""
     facts = reading.facts
     for key in ("cwd", "version", "entrypoint"):
         value = record.get(key)
@@ -110,11 +108,14 @@ def _note_facts(record: Object, reading: Reading) -> None:
     if isinstance(branch, str):
         # The client writes HEAD when it is detached, and nothing outside of a repository.
         facts["branch"] = branch if branch not in ("", "HEAD") else None
+    model = _model(object_of(record, "message"))
+    if model:
+        facts["model"] = model
 
 
 def _turn(record: Object, kind: str, position: int, session: str, reading: Reading, agent_file: bool) -> Object:
     if kind == "assistant":
-        parts = _assistant_turn(record, reading)
+        parts = _assistant_turn(record)
     elif kind == "user":
         parts = _user_turn(record)
     elif kind == "system":
@@ -151,7 +152,7 @@ def _made_up_uuid(record: Object, position: int, session: str) -> str:
     try:
         seed = dumps(record)
     except (ValueError, RecursionError):
-        # An infinite number or a nesting that can be read but not be written again: the place stands for it.
+        # A nesting or a number that can be read but not be written again: the place stands for it.
         seed = f"{session} {position}"
     return "line-" + hexdigest(seed.encode("utf-8", "surrogatepass"))[:32]
 
@@ -180,12 +181,8 @@ def _content(record: Object) -> Json:
     return message or record.get("content")
 
 
-def _assistant_turn(record: Object, reading: Reading) -> tuple[str, str, str, list[Json]]:
+def _assistant_turn(record: Object) -> tuple[str, str, str, list[Json]]:
     blocks = content.blocks_of(_content(record))
-    message = object_of(record, "message")
-    model = _model(message)
-    if model and record.get("isSidechain") is not True:
-        reading.facts["model"] = model
     text = content.spoken(blocks)
     if record.get("isApiErrorMessage") is True:
         return "assistant", "api_error", text, []
@@ -195,7 +192,7 @@ def _assistant_turn(record: Object, reading: Reading) -> tuple[str, str, str, li
         return "assistant", "tool_call", "\n".join([text, *lines] if text else lines), [*calls]
     if any("tool_use_id" in block for block in blocks):
         return "assistant", *_results(blocks, record)
-    if text_of(message, "model") == _SYNTHETIC:
+    if text_of(object_of(record, "message"), "model") == _SYNTHETIC:
         # "No response requested.": the client fills the place of an answer that never came.
         return "assistant", "meta", text, []
     thoughts = [text_of(block, "thinking") for block in blocks if text_of(block, "type").endswith("thinking")]

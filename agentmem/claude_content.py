@@ -142,7 +142,7 @@ def _json_size(value: Json) -> int:
     try:
         return len(dumps(value).encode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
-        # An infinite number or a nesting that can be read but not be written again.
+        # A nesting or a number that can be read but not be written again.
         return 0
 
 
