@@ -12,7 +12,7 @@ import time
 
 from agentmem import SCHEMA, VERSION, jsonio, transcript
 from agentmem.claude_code import read_record
-from agentmem.errors import DatabaseError, TranscriptError
+from agentmem.errors import AgentmemError, DatabaseError, TranscriptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Stored:
         """Lines that hold no JSON object, or not only one."""
         self.unknown: dict[str, int] = {}
         """Lines of a type that the parser doesn't know."""
-        self.errors: list[TranscriptError] = []
-        """Files that could not be read."""
+        self.errors: list[AgentmemError] = []
+        """What could not be read or, in a sweep, stored."""
 
 
 def envelope(settings: Settings, client: str) -> Object:

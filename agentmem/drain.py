@@ -10,7 +10,7 @@ import os
 import time
 
 from agentmem import capture, spool
-from agentmem.errors import AgentmemError, DatabaseError, SpoolError
+from agentmem.errors import LOST, AgentmemError, DatabaseError, SpoolError
 from agentmem.jsonio import int_of, object_of, text_of
 from agentmem.paths import Paths, make_private
 from agentmem.sources import sources_of
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from agentmem.jsonio import Object
     from agentmem.settings import Settings
     from agentmem.store import Connection
-
-_CONNECTION_LOST = ("db_lost", "db_unreachable", "db_timeout", "capture_unfinished")
 
 
 class Drained:
@@ -97,7 +95,7 @@ def _drain_one(
             done.errors.append((name, error))
             done.left += 1
             note_failure(paths, name, record, error)
-            return error.code not in _CONNECTION_LOST
+            return error.code not in LOST
         except Exception as error:  # noqa: BLE001 - boundary: one record must not hold up the others
             internal = internal_error(error)
             done.errors.append((name, internal))

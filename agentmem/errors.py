@@ -46,3 +46,7 @@ class DatabaseError(AgentmemError):
 
 class ClusterError(DatabaseError):
     """The embedded server can't be created, started or stopped: cluster_..."""
+
+
+LOST = ("db_lost", "db_unreachable", "db_timeout", "capture_unfinished")
+"""Codes after which there is no sense in trying another statement on the same connection."""

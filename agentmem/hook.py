@@ -209,19 +209,20 @@ def _start_session(
     query = Query(place, dict(os.environ))
     connection: Connection | None = None
     failure: AgentmemError | None = None
+    left_behind: AgentmemError | None = None
     health: list[str] = []
     try:
         run.stage = "connect"
         connection = store.connect(paths, known, min(deadline, time.monotonic() + _CONNECT_SECONDS))
         run.stage = "sweep"
-        _catch_up(run, paths, known, connection, given, deadline)
+        left_behind = _catch_up(run, paths, known, connection, given, deadline)
         run.stage = "digest"
         found, health = _ask(run, paths, known, connection, given, place, deadline)
     except AgentmemError as error:
         failure = error
         found = digest.saved(paths, place.identity, run.started, error.message)
-    if failure:
-        health.insert(0, f"{failure}. {failure.hint}")
+    if trouble := failure or left_behind:
+        health.insert(0, f"{trouble}. {trouble.hint}")
     waiting = len(spool.waiting(paths)) - 1
     if waiting > 0 or spool.damaged(paths):
         health.append(f"{waiting} events of earlier hooks wait in the spool, {len(spool.damaged(paths))} are damaged")
@@ -234,19 +235,21 @@ def _start_session(
         if connection:
             connection.close()
         return _defer(run, paths, record, failure or AgentmemError("internal_error", "no connection"), text)
-    return _finish_start(run, paths, known, record, connection, text, deadline)
+    return _finish_start(run, paths, known, record, connection, text, left_behind, deadline)
 
 
-def _catch_up(run: Run, paths: Paths, known: Settings, connection: Connection, given: Payload, deadline: float) -> None:
-    """What earlier hooks and killed clients left: it belongs into the digest."""
-    drain.drain(connection, paths, known, deadline, skip=run.id)
+def _catch_up(
+    run: Run, paths: Paths, known: Settings, connection: Connection, given: Payload, deadline: float
+) -> AgentmemError | None:
+    """Store what earlier hooks and killed clients left, which belongs into the digest; what could not be."""
+    drained = drain.drain(connection, paths, known, deadline, skip=run.id)
     share = run.clock + (deadline - run.clock) * _SWEEP_SHARE
     projects = projects_dir(text_of(given.values, "transcript_path"))
     swept = sweep.sweep(connection, paths, known, run.client, projects, run.started, share)
     if swept.bytes_read:
         run.flags.append(f"swept_bytes={swept.bytes_read}")
-    if swept.errors:
-        run.flags.append(f"swept_unreadable={len(swept.errors)}")
+    errors = [error for _, error in drained.errors] + swept.errors
+    return errors[0] if errors else None
 
 
 def _ask(
@@ -289,20 +292,26 @@ def _print(text: str, health: list[str]) -> None:
 
 
 def _finish_start(
-    run: Run, paths: Paths, known: Settings, record: Object, connection: Connection, text: str, deadline: float
+    run: Run,
+    paths: Paths,
+    known: Settings,
+    record: Object,
+    connection: Connection,
+    text: str,
+    trouble: AgentmemError | None,
+    deadline: float,
 ) -> AgentmemError | None:
-    """Note the start and what was given, once it was given."""
-    run.stage = "capture"
+    """Note the start and what was given, once it was given; `trouble`: why an earlier session can't be stored."""
+    run.stage = "sweep" if trouble else "done"
     try:
-        row = run.row("ok", output=text)
-        row["stage"] = "done"
+        row = run.row("failed" if trouble else "ok", trouble, text)
         stored = drain.store_record(connection, known, record, row, deadline)
         spool.remove(paths, run.id)
     except AgentmemError as error:
         return _defer(run, paths, record, error, text)
     finally:
         connection.close()
-    return stored.errors[0] if stored.errors else None
+    return trouble or (stored.errors[0] if stored.errors else None)
 
 
 def _arm_watchdog(run: Run, seconds: float) -> None:

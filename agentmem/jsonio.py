@@ -23,6 +23,13 @@ else:
 
 
 REPLACEMENT = "\ufffd"
+_INFINITY = float("inf")
+
+
+def _finite(digits: str) -> float | None:
+    """A number; null where it is too big for one (Postgres has no infinity in JSON)."""
+    number = float(digits)
+    return number if -_INFINITY < number < _INFINITY else None
 
 
 class _Strict:
@@ -31,7 +38,7 @@ class _Strict:
     strict = True
     object_hook = None
     object_pairs_hook = None
-    parse_float = float
+    parse_float = staticmethod(_finite)
     parse_int = int
 
     @staticmethod
@@ -93,7 +100,10 @@ else:
 
         def _scanner(context):
             return json.JSONDecoder(
-                strict=context.strict, parse_int=context.parse_int, parse_constant=context.parse_constant
+                strict=context.strict,
+                parse_float=context.parse_float,
+                parse_int=context.parse_int,
+                parse_constant=context.parse_constant,
             ).scan_once
 
         def dumps(value):

@@ -242,7 +242,10 @@ _MEANINGS = {
     "28": ("db_auth", "the database refused the log-in", "Mend the user or password in AGENTMEM_DATABASE_URL."),
     "3D": ("db_missing", "the database does not exist", "Create it, or mend AGENTMEM_DATABASE_URL."),
     "3F": ("schema_missing", "the schema agentmem is not there", "Run: agentmem db migrate"),
-    "42": ("schema_missing", "the schema agentmem is not there or not complete", "Run: agentmem db migrate"),
+    "42P01": ("schema_missing", "the schema agentmem is not complete", "Run: agentmem db migrate"),
+    "42883": ("schema_missing", "the schema agentmem is not complete", "Run: agentmem db migrate"),
+    "42501": ("db_no_right", "the database user lacks a right", "Grant it; see: agentmem doctor"),
+    "53300": ("db_too_many", "the database has no free connection", "Raise max_connections, or use a pooler."),
     "25": ("db_read_only", "the database takes no writes", "Is it a standby, or is its disk full?"),
     "53": ("db_full", "the database has no room", "Make room on its disk, or memory."),
     "57": ("db_lost", "the database is being stopped", "It is tried again at the next hook."),
@@ -253,13 +256,8 @@ _MEANINGS = {
 
 def error_for(sqlstate: str, message: str) -> DatabaseError:
     """The error that a SQLSTATE stands for, with the server's own message."""
-    if sqlstate == "53300":
-        code, meaning, hint = "db_too_many", "the database has no free connection", "Raise max_connections, or pool."
-    elif sqlstate == "42501":
-        code, meaning, hint = "db_no_right", "the database user lacks a right", "Grant it; see agentmem doctor."
-    else:
-        known = _MEANINGS.get(sqlstate[:2])
-        code, meaning, hint = known or ("db_error", "the database refused a statement", "See: agentmem log")
+    unknown = ("db_error", "the database refused a statement", "See: agentmem log --failed")
+    code, meaning, hint = _MEANINGS.get(sqlstate) or _MEANINGS.get(sqlstate[:2]) or unknown
     return DatabaseError(code, f"{meaning}: {' '.join(message.split())}", hint, sqlstate)
 
 

@@ -10,7 +10,7 @@ import os
 import time
 
 from agentmem import capture, project, transcript
-from agentmem.errors import TranscriptError
+from agentmem.errors import LOST, DatabaseError, TranscriptError
 from agentmem.paths import Paths, make_private
 from agentmem.sources import Source, all_sources
 
@@ -63,14 +63,25 @@ def sweep(
         return total
     pending = behind(connection, settings, list(all_sources(projects, max(0.0, since - _MARGIN_SECONDS))), deadline)
     about = capture.envelope(settings, client)
+    whole = True
     for session, sources in by_session(pending).items():
-        stored = capture.capture(connection, about, session_from_files(session, sources), sources, None, deadline)
+        try:
+            stored = capture.capture(connection, about, session_from_files(session, sources), sources, None, deadline)
+        except DatabaseError as error:
+            if error.code in LOST:
+                raise
+            # One session that can't be stored must not keep the others out; it is tried again at the next start.
+            total.errors.append(error)
+            whole = False
+            continue
         total.bytes_read += stored.bytes_read
         total.turns += stored.turns
         total.damaged += stored.damaged
         total.errors.extend(stored.errors)
         if time.monotonic() > deadline:
             return total
+    if not whole:
+        return total
     set_marker(paths, now)
     return total
 

@@ -192,7 +192,7 @@ begin
     set started_at = least(s.started_at, n.first_at),
         last_at = greatest(s.last_at, least(n.last_at, now())),
         cwd = coalesce(s.cwd, facts->>'cwd'),
-        git_branch = coalesce(facts->>'branch', s.git_branch),
+        git_branch = case when facts ? 'branch' then facts->>'branch' else s.git_branch end,
         client_version = coalesce(facts->>'version', s.client_version),
         model = coalesce(facts->>'model', s.model),
         title = coalesce(facts->>'title', s.title),
@@ -220,7 +220,7 @@ begin
 end $$;
 comment on function agentmem.note_turns is 'What new turns say of their session: times (never in the future), files, place, version.';
 
-create function agentmem.capture_slice(client text, host uuid, run uuid, session jsonb, slice jsonb) returns jsonb
+create function agentmem.capture_slice(from_client text, host uuid, run uuid, session jsonb, slice jsonb) returns jsonb
 language plpgsql as $$
 declare
     owner bigint;
@@ -229,10 +229,10 @@ declare
     receipt bigint;
     agent record;
 begin
-    owner := agentmem.ensure_session(client, slice->>'session', host, session);
+    owner := agentmem.ensure_session(from_client, slice->>'session', host, session);
     if slice->>'parent' is not null then
         update agentmem.sessions s
-        set parent_id = agentmem.ensure_session(client, slice->>'parent', host, session),
+        set parent_id = agentmem.ensure_session(from_client, slice->>'parent', host, session),
             agent_type = coalesce(slice->>'agent_type', s.agent_type)
         where s.id = owner and s.parent_id is null;
     end if;
@@ -268,7 +268,7 @@ begin
     loop
         child := owner;
         if agent.name is not null then
-            child := agentmem.ensure_session(client, (slice->>'session') || '/' || agent.name, host, session);
+            child := agentmem.ensure_session(from_client, (slice->>'session') || '/' || agent.name, host, session);
             update agentmem.sessions set parent_id = owner where id = child and parent_id is null;
         end if;
         perform agentmem.store_turns(child, receipt, (slice->>'start')::bigint > 0, agent.turns);
@@ -291,7 +291,11 @@ language sql as $$
          bytes_in, bytes_read, turns, output, version)
     values (
         (run->>'id')::uuid, host, client, coalesce(run->>'event', ''), coalesce(run->>'session', ''),
-        (run->>'started_at')::timestamptz, (run->>'duration_ms')::double precision, run->>'outcome', run->>'stage',
+        (run->>'started_at')::timestamptz,
+        -- What the program measured, and what the database has taken since.
+        (run->>'duration_ms')::double precision
+            + case when run->>'outcome' = 'ok' then extract(epoch from clock_timestamp() - now()) * 1000 else 0 end,
+        run->>'outcome', run->>'stage',
         run->>'error_code', run->>'error',
         coalesce(array(select jsonb_array_elements_text(run->'flags')), '{}'),
         coalesce((run->>'bytes_in')::integer, 0), coalesce((run->>'bytes_read')::bigint, 0),
