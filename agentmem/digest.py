@@ -37,9 +37,9 @@ _OPEN_ENDS = {
 class Known:
     """What the database (or the cache of its last answer) says."""
 
-    __slots__ = ("age", "known", "reason", "sessions", "since")
+    __slots__ = ("age", "known", "reason", "root", "sessions", "since")
 
-    def __init__(self, answer: Object | None, age: float = 0.0, reason: str = "") -> None:
+    def __init__(self, answer: Object | None, age: float = 0.0, reason: str = "", root: str = "") -> None:
         answer = answer or {}
         self.sessions = [item for item in list_of(answer, "sessions") if isinstance(item, dict)]
         self.known = bool(answer)
@@ -49,6 +49,8 @@ class Known:
         """Seconds since the answer was given, when it comes from the cache."""
         self.reason = reason
         """Why the database could not be asked, or ""."""
+        self.root = root
+        """Top of the working tree: files below it are named from there."""
 
 
 def compose(known: Known, facts: GitFacts | None, health: list[str], source: str, project: str, marker: str) -> str:
@@ -64,7 +66,7 @@ def compose(known: Known, facts: GitFacts | None, health: list[str], source: str
     # How much of each session is shown: 2 whole, 1 a line, 0 left out. The oldest give way first.
     detail = [1 if source == "compact" else 2] * len(sessions)
     while True:
-        lines = [*head, *_session_lines(sessions, detail, known.age, marker), *_left_out(detail), *tail]
+        lines = [*head, *_session_lines(sessions, detail, known, marker), *_left_out(detail), *tail]
         text = "\n".join(lines)
         if utf16_length(text) <= LIMIT or not any(detail):
             return text if utf16_length(text) <= LIMIT else _cut(text, tail, LIMIT)
@@ -123,19 +125,19 @@ def _git_lines(facts: GitFacts | None, marker: str) -> list[str]:
     return lines
 
 
-def _session_lines(sessions: list[Object], detail: list[int], age: float, marker: str) -> list[str]:
+def _session_lines(sessions: list[Object], detail: list[int], known: Known, marker: str) -> list[str]:
     lines: list[str] = []
     for session, level in zip(sessions, detail, strict=True):
         if level:
-            lines.extend(_session_text(session, level, age, marker))
+            lines.extend(_session_text(session, level, known, marker))
     return lines
 
 
-def _session_text(session: Object, level: int, age: float, marker: str) -> list[str]:
+def _session_text(session: Object, level: int, known: Known, marker: str) -> list[str]:
     where = "" if session.get("this_host") else f" on {text_of(session, 'host')}"
     branch = f", branch {text_of(session, 'git_branch')}" if text_of(session, "git_branch") else ""
     who = f"{text_of(session, 'client')} {text_of(session, 'key')[:8]}{branch}"
-    title = f"{span(age + int_of(session, 'age_seconds'))} ago{where} ({who})"
+    title = f"{span(known.age + int_of(session, 'age_seconds'))} ago{where} ({who})"
     first, last = text_of(session, "first_prompt"), text_of(session, "last_prompt")
     open_end = _OPEN_ENDS.get(text_of(session, "last_kind"), "")
     if level == 1:
@@ -149,7 +151,7 @@ def _session_text(session: Object, level: int, age: float, marker: str) -> list[
     answer = text_of(session, "last_answer")
     if answer:
         lines.append(f"- answered last: {one_line(answer, 500, marker)}")
-    files = [name for name in list_of(session, "files") if isinstance(name, str)]
+    files = [name.removeprefix(known.root + "/") for name in list_of(session, "files") if isinstance(name, str)]
     if files:
         more = f" and {len(files) - 8} more" if len(files) > 8 else ""
         lines.append("- files touched: " + one_line(", ".join(files[:8]), 500, marker) + more)
@@ -208,7 +210,7 @@ def save(paths: Paths, project: str, answer: Object, now: float) -> None:
     replace_file(_cache_file(paths, project), jsonio.dumps_ascii(kept).encode(), 0o600)
 
 
-def saved(paths: Paths, project: str, now: float, reason: str) -> Known:
+def saved(paths: Paths, project: str, now: float, reason: str, root: str = "") -> Known:
     """The last answer that was kept for a project, or one that says that there is none."""
     try:
         with open(_cache_file(paths, project), "rb") as stream:
@@ -216,10 +218,10 @@ def saved(paths: Paths, project: str, now: float, reason: str) -> Known:
     except (FileNotFoundError, ValueError):
         kept = None
     if not isinstance(kept, dict):
-        return Known(None, reason=reason)
+        return Known(None, reason=reason, root=root)
     at = kept.get("at")
     age = now - at if isinstance(at, (int, float)) else 0.0
-    return Known({**object_of(kept, "answer"), "since": None}, max(age, 0.0), reason)
+    return Known({**object_of(kept, "answer"), "since": None}, max(age, 0.0), reason, root)
 
 
 def _cache_file(paths: Paths, project: str) -> str:

@@ -220,7 +220,7 @@ def _start_session(
         found, health = _ask(run, paths, known, connection, given, place, deadline)
     except AgentmemError as error:
         failure = error
-        found = digest.saved(paths, place.identity, run.started, error.message)
+        found = digest.saved(paths, place.identity, run.started, error.message, place.root)
     if trouble := failure or left_behind:
         health.insert(0, f"{trouble}. {trouble.hint}")
     waiting = len(spool.waiting(paths)) - 1
@@ -280,7 +280,7 @@ def _ask(
             f"{count} hook {'run' if count == 1 else 'runs'} failed in the last 24 h, lastly {text_of(last, 'event')}: "
             f"{text_of(last, 'error')} [{text_of(last, 'code')}]; see: agentmem log --failed"
         )
-    return digest.Known(answer), health
+    return digest.Known(answer, root=place.root), health
 
 
 def _print(text: str, health: list[str]) -> None:
