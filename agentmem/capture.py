@@ -16,6 +16,7 @@ from agentmem.errors import AgentmemError, DatabaseError, TranscriptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from agentmem.hints import Hints
     from agentmem.jsonio import Json, Object
     from agentmem.reading import Reading
     from agentmem.settings import Settings
@@ -63,16 +64,21 @@ def capture(
     sources: list[Source],
     run: Object | None,
     deadline: float,
+    hints: Hints | None = None,
 ) -> Stored:
     """Store what is new in these files, and the run; returns once it is committed.
 
     `about` is an `envelope`; `session` is as agentmem.note_session takes it (project and key at least). A file
-    that can't be read is reported in the result. DatabaseError: what the database says, capture_unfinished when
+    that can't be read is reported in the result. With `hints` the database is asked for positions only where
+    there is no hint, or where one was wrong. DatabaseError: what the database says, capture_unfinished when
     the deadline (time.monotonic()) passed with committed parts, capture_contended.
     """
-    for _ in range(_MOST_TRIES):
-        batch = _Batch(connection, {**about, "session": session}, run, deadline)
-        known = positions(connection, jsonio.text_of(jsonio.object_of(about, "host"), "id"), sources, deadline)
+    host = jsonio.text_of(jsonio.object_of(about, "host"), "id")
+    for attempt in range(_MOST_TRIES):
+        batch = _Batch(connection, {**about, "session": session}, run, deadline, hints)
+        known = _hinted(hints, sources) if hints and attempt == 0 else None
+        if known is None:
+            known = positions(connection, host, sources, deadline)
         try:
             for source in sources:
                 batch.read(source, transcript.Position(known.get(clean_path(source.path))))
@@ -90,6 +96,17 @@ def capture(
 def clean_path(path: str) -> str:
     """A path as the database can take it: names that are not UTF-8 have U+FFFD in them."""
     return jsonio.clean_text(path)[0]
+
+
+def _hinted(hints: Hints, sources: list[Source]) -> dict[str, Object] | None:
+    """The hints for these files; None when one has none."""
+    found: dict[str, Object] = {}
+    for source in sources:
+        hint = hints.get(clean_path(source.path))
+        if hint is None:
+            return None
+        found[clean_path(source.path)] = hint
+    return found
 
 
 def positions(connection: Connection, host: str, sources: list[Source], deadline: float) -> dict[str, Object]:
@@ -111,8 +128,12 @@ class _StaleError(Exception):
 class _Batch:
     """Slices on their way to the database."""
 
-    def __init__(self, connection: Connection, event: Object, run: Object | None, deadline: float) -> None:
+    def __init__(
+        self, connection: Connection, event: Object, run: Object | None, deadline: float, hints: Hints | None
+    ) -> None:
         self.stored = Stored()
+        self._hints = hints
+        self._reached: dict[str, Object] = {}
         self._connection = connection
         self._event = event
         self._run = run
@@ -140,6 +161,12 @@ class _Batch:
                 if restart:
                     generation, restart = generation + 1, False
                 start = piece.end
+                self._reached[clean_path(source.path)] = {
+                    "committed": piece.end,
+                    "generation": generation,
+                    "mark_length": piece.mark_length,
+                    "mark_sha256": piece.mark_sha256,
+                }
                 if self._size >= transcript.SLICE_BYTES:
                     self.send(final=False)
                     self._check_time()
@@ -187,6 +214,9 @@ class _Batch:
         answer = jsonio.loads(rows[0][0] or "{}")
         if isinstance(answer, dict) and answer.get("stale"):
             raise _StaleError
+        if self._hints:
+            for path, position in self._reached.items():
+                self._hints.put(path, position)
 
     def _final_run(self) -> Object | None:
         """The run with what was read for it and what was odd about that."""

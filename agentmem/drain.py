@@ -11,6 +11,7 @@ import time
 
 from agentmem import capture, spool
 from agentmem.errors import LOST, AgentmemError, DatabaseError, SpoolError
+from agentmem.hints import Hints
 from agentmem.jsonio import int_of, object_of, text_of
 from agentmem.paths import Paths, make_private
 from agentmem.sources import sources_of
@@ -36,16 +37,15 @@ class Drained:
 
 
 def store_record(
-    connection: Connection, settings: Settings, record: Object, run: Object, deadline: float
+    connection: Connection, paths: Paths, settings: Settings, record: Object, run: Object, deadline: float
 ) -> capture.Stored:
     """Capture what one record announces, with the row of its run."""
     session = object_of(record, "session")
     key = text_of(session, "key")
     path = text_of(record, "transcript")
     sources = sources_of(key, path) if key and path else []
-    return capture.capture(
-        connection, capture.envelope(settings, text_of(record, "client")), session, sources, run, deadline
-    )
+    about = capture.envelope(settings, text_of(record, "client"))
+    return capture.capture(connection, about, session, sources, run, deadline, Hints(paths, settings.database_url))
 
 
 def drain(
@@ -90,7 +90,7 @@ def _drain_one(
         if record is None:
             return True
         try:
-            store_record(connection, settings, record, object_of(record, "run"), deadline)
+            store_record(connection, paths, settings, record, object_of(record, "run"), deadline)
         except DatabaseError as error:
             done.errors.append((name, error))
             done.left += 1

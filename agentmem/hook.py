@@ -176,7 +176,7 @@ def _store(
         run.stage = "capture"
         row = run.row("failed", failure) if failure else run.row("ok")
         row["stage"] = record_stage(record) if failure else "done"
-        stored = drain.store_record(connection, known, record, row, deadline)
+        stored = drain.store_record(connection, paths, known, record, row, deadline)
         spool.remove(paths, run.id)
         drain.drain(connection, paths, known, deadline, skip=run.id)
     except AgentmemError as error:
@@ -305,7 +305,7 @@ def _finish_start(
     run.stage = "sweep" if trouble else "done"
     try:
         row = run.row("failed" if trouble else "ok", trouble, text)
-        stored = drain.store_record(connection, known, record, row, deadline)
+        stored = drain.store_record(connection, paths, known, record, row, deadline)
         spool.remove(paths, run.id)
     except AgentmemError as error:
         return _defer(run, paths, record, error, text)
