@@ -175,6 +175,7 @@ class _Batch:
 
     def _add(self, source: Source, piece: transcript.Slice, generation: int, restart: bool) -> None:
         reading = piece.reading
+        turns, agents = _by_writer(reading.turns)
         self._size += piece.end - piece.start
         self._slices.append(
             {
@@ -188,7 +189,8 @@ class _Batch:
                 "sha256": piece.sha256,
                 "kinds": {**reading.kinds},
                 "facts": reading.facts,
-                "turns": [*reading.turns],
+                "turns": turns,
+                "agents": agents,
                 "restart": restart,
                 "generation": generation,
                 "mark_length": piece.mark_length,
@@ -243,3 +245,19 @@ class _Batch:
                 f"time was up after {self.stored.bytes_read} bytes; those are stored",
                 "The rest is stored at the next hook, or now by: agentmem drain",
             )
+
+
+def _by_writer(turns: list[Object]) -> tuple[list[Json], Object]:
+    """The session's own turns, and those of subagents in its file by name; each id once.
+
+    Of a line that was written twice the first place and the last content count.
+    """
+    writers: dict[str, dict[str, Object]] = {}
+    for turn in turns:
+        known = writers.setdefault(jsonio.text_of(turn, "agent"), {})
+        uuid = jsonio.text_of(turn, "uuid")
+        if uuid in known:
+            turn["position"] = known[uuid]["position"]
+        known[uuid] = turn
+    own: list[Json] = [*writers.pop("", {}).values()]
+    return own, {agent: [*theirs.values()] for agent, theirs in writers.items()}

@@ -101,8 +101,20 @@ def migrate(connection: Connection, wanted: list[Migration] | None = None) -> li
                 "insert into agentmem.migrations (version, name, sha256, breaking) values (%s, %s, %s, %s)",
                 (one.version, one.name, one.sha256, one.breaking),
             )
+            if one.breaking:
+                _raise_needed(connection, one.version)
         applied.append(one)
     return applied
+
+
+def _raise_needed(connection: Connection, version: int) -> None:
+    """Make programs that don't know this version refuse to write; a constant, so that asking costs a hook nothing."""
+    body = f"select {version:d}"
+    statement = (
+        f"create or replace function agentmem.needed_schema() returns integer language sql immutable as '{body}'"
+    )
+    # A number of our own, not input.
+    connection.execute(cast("LiteralString", statement))
 
 
 def migrate_database(where: Paths, settings: Settings) -> list[Migration]:

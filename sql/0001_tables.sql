@@ -123,7 +123,7 @@ create table agentmem.turns (
     text        text not null,
     tools       jsonb,
     origin      text,
-    receipt_id  bigint not null references agentmem.receipts on delete cascade,
+    receipt_id  bigint not null,
     sha256      bytea not null,
     unique (session_id, uuid)
 );
@@ -135,6 +135,7 @@ comment on column agentmem.turns.message is 'The id that the lines of one answer
 comment on column agentmem.turns.text is 'What was said, with NUL and unpaired surrogates as U+FFFD. Tool output is left out: `tools` has its size and hash.';
 comment on column agentmem.turns.tools is 'Tool calls by name and target, or results by size, SHA-256 and error.';
 comment on column agentmem.turns.origin is 'Key of the session that this line was copied from, in a fork; null for what the session itself said.';
+comment on column agentmem.turns.receipt_id is 'The receipt of the capture that stored it last. No foreign key: a receipt that is lost must not take turns with it, and shows in agentmem.verify.';
 comment on column agentmem.turns.sha256 is 'Hash of kind, text and tools as they were stored: agentmem.turn_hash. A row changed afterwards shows.';
 create index turns_by_kind on agentmem.turns (session_id, kind, position);
 create index turns_by_uuid on agentmem.turns (uuid);
@@ -142,7 +143,7 @@ create index turns_of_receipt on agentmem.turns (receipt_id);
 
 create table agentmem.hook_runs (
     id           uuid primary key,
-    host_id      uuid not null references agentmem.hosts,
+    host_id      uuid not null,
     client       text not null,
     event        text not null,
     session_key  text not null default '',
@@ -160,16 +161,14 @@ create table agentmem.hook_runs (
     version      text not null default '',
     recorded_at  timestamptz not null default now()
 );
-comment on table agentmem.hook_runs is 'One row for each run of a hook, successful or not. While the database can''t be reached they wait in the spool.';
+comment on table agentmem.hook_runs is 'One row for each run of a hook, successful or not; few indexes, since every hook writes here. While the database can''t be reached they wait in the spool.';
 comment on column agentmem.hook_runs.outcome is 'ok: done and committed. deferred: kept in the spool and stored later (recorded_at tells when). failed: something is wrong that storing later does not mend. skipped: nothing to do by rule.';
 comment on column agentmem.hook_runs.stage is 'Where it was when it ended: read, parse, spool, connect, capture, sweep, digest, print, done.';
 comment on column agentmem.hook_runs.flags is 'What was odd about the payload: see agentmem/payload.py.';
 comment on column agentmem.hook_runs.bytes_in is 'Size of the payload, bytes.';
 comment on column agentmem.hook_runs.output is 'What the hook handed to the client, as it was printed: the digest that a session was given.';
 create index hook_runs_by_time on agentmem.hook_runs (started_at desc);
-create index hook_runs_by_event on agentmem.hook_runs (host_id, event, started_at desc);
 create index hook_runs_not_ok on agentmem.hook_runs (host_id, started_at desc) where outcome in ('deferred', 'failed');
-create index hook_runs_of_session on agentmem.hook_runs (session_key) where session_key <> '';
 
 create view agentmem.messages as
 select session_id,

@@ -33,7 +33,8 @@ begin
     from (
         select extract(epoch from now() - s.last_at)::bigint as age_seconds, s.last_at, s.key, s.client, h.name as host, s.host_id = (request->>'host')::uuid as this_host, s.title,
                s.ended_at, s.end_reason, s.git_branch, s.git_head, s.first_prompt,
-               s.last_prompt, coalesce(s.pending_answer, s.last_answer) as last_answer, s.last_kind, s.files,
+               s.last_prompt, coalesce(s.pending_answer, s.last_answer) as last_answer,
+               case when s.pending_answer is null then s.last_kind end as last_kind, s.files,
                s.forked_from
         from agentmem.sessions s
         left join agentmem.hosts h on h.id = s.host_id
@@ -71,9 +72,8 @@ begin
     join agentmem.transcripts f on f.id = r.transcript_id
     join agentmem.sessions s on s.id = f.session_id
     left join lateral (
-        select count(*)::integer as turns, encode(sha256(convert_to(coalesce(string_agg(
-            t.uuid || ' ' || t.position || ' ' || encode(t.sha256, 'hex'), E'\n' order by t.position, t.uuid), ''), 'UTF8')),
-            'hex') as hash
+        select count(*)::integer as turns, agentmem.seal_hash(string_agg(
+            agentmem.seal_line(t.uuid, t.position, t.sha256), E'\n' order by t.position, t.uuid)) as hash
         from agentmem.turns t where t.receipt_id = r.id
     ) as n on true
     where (only_session is null or s.id = only_session)
