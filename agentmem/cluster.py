@@ -62,13 +62,17 @@ def ensure_running(cluster: Cluster, deadline: float, *, create: bool, idle_minu
     after that long without a connection, 0: never; it counts for the server that this call starts.
     ClusterError: cluster_missing, cluster_no_binaries, cluster_create_failed, cluster_create_timeout,
     cluster_start_failed (with the log's end), cluster_start_timeout, cluster_root_refused, cluster_foreign,
-    cluster_gone, cluster_other_version, cluster_socket_denied, cluster_unsupported.
+    cluster_gone, cluster_other_version, cluster_socket_denied, cluster_system (the system's refusal),
+    cluster_unsupported.
     """
-    if sys.platform != "win32" and handshake.probe(cluster.socket_path, deadline) == handshake.READY:
-        return False
-    from agentmem import postmaster
+    try:
+        if sys.platform != "win32" and handshake.probe(cluster.socket_path, deadline) == handshake.READY:
+            return False
+        from agentmem import postmaster
 
-    return postmaster.bring_up(cluster, deadline, create=create, idle_minutes=idle_minutes)
+        return postmaster.bring_up(cluster, deadline, create=create, idle_minutes=idle_minutes)
+    except OSError as error:
+        raise _forbidden(cluster, error) from error
 
 
 def stop(cluster: Cluster, deadline: float) -> bool:
@@ -77,10 +81,17 @@ def stop(cluster: Cluster, deadline: float) -> bool:
     False when it was not running. ClusterError `cluster_stop_timeout` when it isn't gone by `deadline`,
     `cluster_foreign` when it is out of our reach.
     """
-    from agentmem import locks, postmaster
-
     if not os.path.isdir(cluster.root):
         return False
+    try:
+        return _stop(cluster, deadline)
+    except OSError as error:
+        raise _forbidden(cluster, error) from error
+
+
+def _stop(cluster: Cluster, deadline: float) -> bool:
+    from agentmem import locks, postmaster
+
     lock = locks.wait_for_lock(cluster.start_lock, deadline)
     if lock is None:
         raise ClusterError(
@@ -102,6 +113,14 @@ def stop(cluster: Cluster, deadline: float) -> bool:
         os.close(lock)
 
 
+def _forbidden(cluster: Cluster, error: OSError) -> ClusterError:
+    return ClusterError(
+        "cluster_system",
+        f"the embedded server in {cluster.root} can't be handled: {error}",
+        "Check who owns that folder, free space, and what the sandbox allows.",
+    )
+
+
 def _not_stopped(cluster: Cluster, asked: int) -> ClusterError:
     if asked:
         return ClusterError("cluster_stop_timeout", f"the server (process {asked}) has not ended in time", "Try again.")
@@ -116,6 +135,13 @@ def status(cluster: Cluster, deadline: float | None = None) -> Status:
     """How the server is, without starting it. deadline: a time.monotonic() value, by default in two seconds."""
     if not os.path.isdir(cluster.data_dir):
         return Status(cluster, "missing")
+    try:
+        return _status(cluster, time.monotonic() + 2 if deadline is None else deadline)
+    except OSError as error:
+        raise _forbidden(cluster, error) from error
+
+
+def _status(cluster: Cluster, deadline: float) -> Status:
     from agentmem import locks, postmaster
 
     found = Status(cluster, "stopped")
@@ -126,9 +152,8 @@ def status(cluster: Cluster, deadline: float | None = None) -> Status:
         found.state = "unresponsive"
         found.pid = postmaster.pid_of(cluster)
         found.watched = locks.is_locked(cluster.idle_lock)
-        until = time.monotonic() + 2 if deadline is None else deadline
         try:
-            rows = handshake.query(cluster.socket_path, "postgres", _HOW_IT_IS, until)
+            rows = handshake.query(cluster.socket_path, "postgres", _HOW_IT_IS, deadline)
         except (OSError, EOFError, ClusterError):
             # That it doesn't answer is what the state says.
             return found

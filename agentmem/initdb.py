@@ -157,7 +157,9 @@ def _fill(cluster: Cluster, draft: str, who: Account, lock: int, output: int, de
     def run(program: str, *arguments: str, text: bytes = b"") -> int:
         return spawn.run([program, *arguments], who, output, keep=lock, deadline=deadline, text=text)
 
-    basic = ["-D", draft, "-U", "agentmem", "-E", "UTF8", "--auth=trust", "--no-sync", "--wal-segsize=4"]
+    # Trusted is who may enter the socket's folder; a server started by hand that listens on TCP lets nobody in.
+    basic = ["-D", draft, "-U", "agentmem", "-E", "UTF8", "--auth-local=trust", "--auth-host=reject"]
+    basic += ["--no-sync", "--wal-segsize=4"]
     status = -1
     for oldest, locale in _LOCALES:
         if cluster.major >= oldest:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from agentmem.account import Account
     from agentmem.placement import Cluster
 
+_SIGINT = 2
+"""Fast shutdown: open transactions are rolled back, everything is written."""
+
 _SETTINGS = (
     "listen_addresses=",
     "unix_socket_permissions=0700",
@@ -119,6 +122,7 @@ def _wait_for_folder(cluster: Cluster, deadline: float) -> int | None:
     A server that nobody waits for any more (its starter was killed) may be coming up, or one going down.
     """
     pause = 0.002
+    asked = 0
     while True:
         state = handshake.probe(cluster.socket_path, deadline)
         if state == handshake.READY:
@@ -126,10 +130,24 @@ def _wait_for_folder(cluster: Cluster, deadline: float) -> int | None:
         owner = locks.try_lock(cluster.server_lock)
         if owner is not None:
             return owner
+        if state == handshake.DOWN and not asked and _lost_its_socket(cluster):
+            asked = send_signal(cluster, _SIGINT)
         if time.monotonic() + pause > deadline:
             raise _timeout(cluster, f"a server or what is left of one has its data open, and its socket is {state}")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
+
+
+def _lost_its_socket(cluster: Cluster) -> bool:
+    """Whether a server that works can't be reached by anybody any more, because its socket was removed.
+
+    A sandbox may have a /tmp of its own: a socket that only we don't see is not lost.
+    """
+    pid = pid_of(cluster)
+    if not _says_ready(cluster) or not _has_folder_open(pid, cluster.data_dir):
+        return False
+    its_root = f"/proc/{pid}/root" if sys.platform.startswith("linux") else ""
+    return not os.path.lexists(f"{its_root}{cluster.socket_path}")
 
 
 def _start(cluster: Cluster, owner: int, deadline: float, *, create: bool) -> None:
@@ -213,9 +231,7 @@ def _wait_until_ready(cluster: Cluster, deadline: float) -> None:
     pause = 0.001
     started = time.monotonic()
     while True:
-        lines = _pid_file_lines(cluster)
-        hint = len(lines) > 7 and lines[7].strip() == "ready"
-        if hint and handshake.probe(cluster.socket_path, deadline) == handshake.READY:
+        if _says_ready(cluster) and handshake.probe(cluster.socket_path, deadline) == handshake.READY:
             return
         if not locks.is_locked(cluster.server_lock):
             raise ClusterError("cluster_start_failed", "the server ended while it was starting")
@@ -237,6 +253,11 @@ def _start_idle_watch(cluster: Cluster, idle_minutes: float) -> None:
         spawn.detached(argv, account.same(), output)
     finally:
         os.close(output)
+
+
+def _says_ready(cluster: Cluster) -> bool:
+    lines = _pid_file_lines(cluster)
+    return len(lines) > 7 and lines[7].strip() == "ready"
 
 
 def _pid_file_lines(cluster: Cluster) -> list[str]:

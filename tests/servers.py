@@ -147,9 +147,11 @@ class Workers:
         package_parent: str = PACKAGE_PARENT,
         worker: str = WORKER,
         programs: str = "",
+        seconds: float = 30,
         **how: object,
     ) -> None:
-        arguments = [package_parent, os.fspath(home), programs or bin_dir(), "1" if create else "0", str(idle_minutes)]
+        arguments = [package_parent, os.fspath(home), programs or bin_dir(), "1" if create else "0"]
+        arguments += [str(idle_minutes), str(seconds)]
         self.processes = [
             subprocess.Popen(
                 [*prefix, python, "-I", "-S", worker, *arguments],

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from glob import glob
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,7 +104,7 @@ def test_stop_while_others_start(server: Cluster, tmp_path: Path) -> None:
         assert cluster.stop(server, soon()) in (True, False)
         for outcome in workers.outcomes():
             # A server may be stopped again between a worker's start and its query; that is no failed start.
-            assert outcome.what in ("running", "started", "cluster_refused"), outcome
+            assert outcome.what in ("running", "started", "cluster_refused", "lost"), outcome
     start(server)
     assert ask(server, "select 1") == [["1"]]
 
@@ -111,15 +112,15 @@ def test_stop_while_others_start(server: Cluster, tmp_path: Path) -> None:
 # Killed in the middle
 
 
-def test_a_creator_killed_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("evidence", ["", "PG_VERSION", "base/1", "global/pg_control"])
+def test_a_creator_killed_in_the_middle_leaves_nothing_behind(tmp_path: Path, evidence: str) -> None:
+    """Killed when this part of the data folder is there already."""
     server = server_for(tmp_path)
-    for evidence in ("", "PG_VERSION", "global/pg_control"):
-        workers = Workers(1, tmp_path, create=True)
-        workers.go()
-        until(lambda: os.path.isdir(server.root) and drafts(server))
-        until(lambda: os.path.exists(os.path.join(server.root, drafts(server)[-1], evidence)))  # noqa: B023
-        workers.kill()
-        assert not os.path.isdir(server.data_dir)
+    workers = Workers(1, tmp_path, create=True)
+    workers.go()
+    until(lambda: os.path.isdir(server.data_dir) or glob(os.path.join(server.root, "*.draft.*", evidence)))
+    workers.kill()
+    assert not os.path.isdir(server.data_dir), "killed too late to show anything"
     try:
         assert Workers(1, tmp_path, create=True).outcomes()[0].what == "started"
         assert drafts(server) == []
@@ -199,7 +200,38 @@ def test_a_server_started_by_hand_is_neither_doubled_nor_cleared_away(server: Cl
     os.rename(f"{server.server_lock}.away", server.server_lock)
 
 
+def test_a_server_whose_socket_was_removed_is_started_anew(server: Cluster, tmp_path: Path) -> None:
+    """By a cleaner of old files, or by somebody who removed the state folder: nobody could ever reach it again."""
+    start(server)
+    ask(server, "create table kept as select 1")
+    shutil.rmtree(os.path.dirname(server.socket_dir))
+    outcomes = Workers(5, tmp_path).outcomes()
+    assert sorted(outcome.what for outcome in outcomes) == ["running"] * 4 + ["started"], outcomes
+    assert ask(server, "select * from kept") == [["1"]]
+    assert starts(server) == 2
+
+
+def test_a_socket_that_only_a_sandbox_does_not_see_is_not_lost(server: Cluster, tmp_path: Path) -> None:
+    command = namespace_command("--mount")
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    start(server)
+    hide = ("sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', server.socket_dir)
+    assert Workers(1, tmp_path, prefix=(*command, *hide), seconds=0.3).outcomes()[0].what == "cluster_start_timeout"
+    assert Workers(1, tmp_path).outcomes()[0].what == "running"
+    assert starts(server) == 1
+
+
 # Errors
+
+
+def test_what_the_system_forbids_is_an_error_of_ours(tmp_path: Path) -> None:
+    server = server_for(tmp_path)
+    # A file where the folder should be: not even root gets through.
+    os.makedirs(os.path.dirname(server.root))
+    with open(server.root, "x", encoding="ascii"), pytest.raises(ClusterError) as caught:
+        start(server, create=True)
+    assert caught.value.code == "cluster_system"
 
 
 def test_no_database_yet(tmp_path: Path) -> None:
@@ -415,7 +447,7 @@ def test_a_server_in_another_pid_namespace(server: Cluster, tmp_path: Path) -> N
     keeper = 'trap "" PIPE; "$@" < /dev/null; echo done; read -r line'
     inside = [sys.executable, "-I", "-S", servers.WORKER, servers.PACKAGE_PARENT, os.fspath(tmp_path)]
     sandbox = subprocess.Popen(
-        [*command, "sh", "-c", keeper, "sh", *inside, servers.bin_dir(), "0", "0"],
+        [*command, "sh", "-c", keeper, "sh", *inside, servers.bin_dir(), "0", "0", "30"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
