@@ -1,7 +1,8 @@
 """Draining the spool: each waiting event is captured, committed, and only then removed.
 
-A hook stores its own event itself; what others left behind is taken by one process at a time. One event that
-can't be stored does not hold up the next: it stays, with its error and the number of tries written into it.
+A hook stores its own event itself; what hooks that have ended left behind is taken by whoever comes next, each event
+by one process. One that can't be stored does not hold up the next: it stays, with its error and the number of tries
+written into it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import os
 import time
 
 from agentmem import capture, spool
-from agentmem.errors import LOST, AgentmemError, DatabaseError, SpoolError
+from agentmem.errors import LOST, AgentmemError, SpoolError
 from agentmem.hints import Hints
 from agentmem.jsonio import int_of, object_of, text_of
-from agentmem.paths import Paths, make_private
 from agentmem.sources import sources_of
 
 TYPE_CHECKING = False
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentmem.jsonio import Object
+    from agentmem.paths import Paths
     from agentmem.settings import Settings
     from agentmem.store import Connection
 
@@ -59,25 +60,17 @@ def drain(
 ) -> Drained:
     """Store every waiting record but `skip` until the deadline (time.monotonic()).
 
-    When another process drains already, nothing is done. `progress` is called with each record's name.
+    Records of hooks that still run, or that another process is storing, are theirs. `progress` is called with the
+    name of each record that was dealt with.
     """
     done = Drained()
     names = [name for name in spool.waiting(paths) if name != skip]
-    if not names:
-        return done
-    lock = _take_lock(paths)
-    if lock is None:
-        done.left = len(names)
-        return done
-    try:
-        for place, name in enumerate(names):
-            if time.monotonic() > deadline or not _drain_one(connection, paths, settings, name, deadline, done):
-                done.left += len(names) - place
-                break
-            if progress:
-                progress(name)
-    finally:
-        os.close(lock)
+    for place, name in enumerate(names):
+        if time.monotonic() > deadline or not _drain_one(connection, paths, settings, name, deadline, done):
+            done.left += len(names) - place
+            break
+        if progress:
+            progress(name)
     return done
 
 
@@ -86,26 +79,31 @@ def _drain_one(
 ) -> bool:
     """Store one record; False when there is no sense in trying the next."""
     try:
-        record = spool.get(paths, name)
-        if record is None:
-            return True
-        try:
-            store_record(connection, paths, settings, record, object_of(record, "run"), deadline)
-        except DatabaseError as error:
-            done.errors.append((name, error))
-            done.left += 1
-            note_failure(paths, name, record, error)
-            return error.code not in LOST
-        except Exception as error:  # noqa: BLE001 - boundary: one record must not hold up the others
-            internal = internal_error(error)
-            done.errors.append((name, internal))
-            done.left += 1
-            note_failure(paths, name, record, internal)
-            return True
-        spool.remove(paths, name)
-        done.stored += 1
+        taken = spool.take(paths, name)
     except SpoolError as error:
         done.errors.append((name, error))
+        return True
+    if taken is None:
+        return True
+    record, claim = taken
+    failure: AgentmemError | None = None
+    try:
+        store_record(connection, paths, settings, record, object_of(record, "run"), deadline)
+        spool.remove(paths, name)
+        done.stored += 1
+    except AgentmemError as error:
+        failure = error
+    except Exception as error:  # noqa: BLE001 - boundary: one record must not hold up the others
+        failure = internal_error(error)
+    finally:
+        os.close(claim)
+    if failure is None:
+        return True
+    done.errors.append((name, failure))
+    if failure.code in LOST:
+        return False
+    done.left += 1
+    note_failure(paths, name, record, failure)
     return True
 
 
@@ -113,7 +111,8 @@ def note_failure(paths: Paths, name: str, record: Object, error: AgentmemError) 
     """Write into a record why it could not be stored, and how often that was tried."""
     if os.path.exists(os.path.join(paths.spool, name + ".json")):
         tries = int_of(record, "tries") + 1
-        spool.put(paths, name, {**record, "tries": tries, "last_error": f"{error.code}: {error.message}"})
+        last_error = f"{error.code}: {error.message}"
+        os.close(spool.put(paths, name, {**record, "tries": tries, "last_error": last_error}))
 
 
 def internal_error(error: BaseException) -> AgentmemError:
@@ -125,17 +124,3 @@ def internal_error(error: BaseException) -> AgentmemError:
     return AgentmemError(
         "internal_error", f"{type(error).__name__} at {where}", "Please report it, with the output of: agentmem log"
     )
-
-
-def _take_lock(paths: Paths) -> int | None:
-    """The drain lock, held until its descriptor is closed; None when another process holds it."""
-    import fcntl
-
-    make_private(paths.state)
-    descriptor = os.open(os.path.join(paths.state, "drain.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor

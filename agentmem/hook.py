@@ -210,22 +210,26 @@ def _start_session(
     connection: Connection | None = None
     failure: AgentmemError | None = None
     left_behind: AgentmemError | None = None
+    waiting = 0
     health: list[str] = []
     try:
         run.stage = "connect"
         connection = store.connect(paths, known, min(deadline, time.monotonic() + _CONNECT_SECONDS))
         run.stage = "sweep"
-        left_behind = _catch_up(run, paths, known, connection, given, deadline)
+        waiting, left_behind = _catch_up(run, paths, known, connection, given, deadline)
         run.stage = "digest"
         found, health = _ask(run, paths, known, connection, given, place, deadline)
     except AgentmemError as error:
         failure = error
         found = digest.saved(paths, place.identity, run.started, error.message, place.root)
+    if failure:
+        waiting = len(spool.waiting(paths)) - 1
     if trouble := failure or left_behind:
         health.insert(0, f"{trouble}. {trouble.hint}")
-    waiting = len(spool.waiting(paths)) - 1
-    if waiting > 0 or spool.damaged(paths):
-        health.append(f"{waiting} events of earlier hooks wait in the spool, {len(spool.damaged(paths))} are damaged")
+    if waiting > 0:
+        health.append(f"events of earlier hooks that wait in the spool: {waiting}; see: agentmem status")
+    if damaged := spool.damaged(paths):
+        health.append(f"events in the spool that can't be read: {len(damaged)}; see: agentmem doctor")
     facts = query.finish(min(deadline, time.monotonic() + _GIT_SECONDS))
     marker = "memory-" + os.urandom(4).hex()
     text = digest.compose(found, facts, health, text_of(given.values, "source"), place.name, marker)
@@ -240,8 +244,8 @@ def _start_session(
 
 def _catch_up(
     run: Run, paths: Paths, known: Settings, connection: Connection, given: Payload, deadline: float
-) -> AgentmemError | None:
-    """Store what earlier hooks and killed clients left, which belongs into the digest; what could not be."""
+) -> tuple[int, AgentmemError | None]:
+    """Store what earlier hooks and killed clients left: it belongs into the digest. How many events stayed, and why."""
     drained = drain.drain(connection, paths, known, deadline, skip=run.id)
     share = run.clock + (deadline - run.clock) * _SWEEP_SHARE
     projects = projects_dir(text_of(given.values, "transcript_path"))
@@ -249,7 +253,7 @@ def _catch_up(
     if swept.bytes_read:
         run.flags.append(f"swept_bytes={swept.bytes_read}")
     errors = [error for _, error in drained.errors] + swept.errors
-    return errors[0] if errors else None
+    return drained.left, errors[0] if errors else None
 
 
 def _ask(

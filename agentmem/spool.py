@@ -3,6 +3,9 @@
 One file a record, named by an id that sorts by time; written under another name, synced, renamed, and the
 folder synced too. A record is small: the transcript is its own log. It is removed when the database has
 committed it. Records that can't be read are set aside under `damaged`, never dropped.
+
+The hook that wrote a record holds a lock on the file while it lives, and so does whoever stores it for a hook that
+has ended: a lock ends with its process, however that ends.
 """
 
 from __future__ import annotations
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
 _SUFFIX = ".json"
 
 
-def put(paths: Paths, name: str, record: Object) -> None:
-    """Write (or replace) the record `name`; on return it is on disk. SpoolError `spool_unwritable` otherwise."""
+def put(paths: Paths, name: str, record: Object) -> int:
+    """Write (or replace) the record `name`; on return it is on disk. SpoolError `spool_unwritable` otherwise.
+
+    The result is a descriptor: while it is open, no other process takes the record.
+    """
     target = os.path.join(paths.spool, name + _SUFFIX)
     draft = os.path.join(paths.spool, f".{name}.{os.getpid()}")
     try:
@@ -33,12 +39,14 @@ def put(paths: Paths, name: str, record: Object) -> None:
             make_private(paths.spool)
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
+            _lock(descriptor)
             write_all(descriptor, raw)
             os.fsync(descriptor)
-        finally:
+            os.replace(draft, target)
+            sync_folder(paths.spool)
+        except OSError:
             os.close(descriptor)
-        os.replace(draft, target)
-        sync_folder(paths.spool)
+            raise
     except OSError as error:
         _remove_draft(draft)
         raise SpoolError(
@@ -46,6 +54,18 @@ def put(paths: Paths, name: str, record: Object) -> None:
             f"the event can't be written to {paths.spool}: {error.strerror}",
             "Make room, or mend the folder's owner and mode.",
         ) from error
+    return descriptor
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a record's file for this process; False when another one holds it."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write_all(descriptor: int, raw: bytes) -> None:
@@ -84,13 +104,37 @@ def waiting(paths: Paths) -> list[str]:
 
 
 def get(paths: Paths, name: str) -> Object | None:
-    """A record; None when another process has stored it meanwhile. SpoolError `spool_damaged`: it was set aside."""
-    file = os.path.join(paths.spool, name + _SUFFIX)
+    """A record, to look at; None when it is gone. SpoolError `spool_damaged`: it is not JSON, and was set aside."""
     try:
-        with open(file, "rb") as stream:
+        with open(os.path.join(paths.spool, name + _SUFFIX), "rb") as stream:
             raw = stream.read()
     except FileNotFoundError:
         return None
+    return _parse(paths, name, raw)
+
+
+def take(paths: Paths, name: str) -> tuple[Object, int] | None:
+    """A record, to store it, and the descriptor that keeps others off; None when it is gone or another's.
+
+    SpoolError `spool_damaged` as `get`.
+    """
+    try:
+        descriptor = os.open(os.path.join(paths.spool, name + _SUFFIX), os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        # One that was stored or replaced between opening and locking has no name any more.
+        if not _lock(descriptor) or os.fstat(descriptor).st_nlink == 0:
+            os.close(descriptor)
+            return None
+        with open(descriptor, "rb", closefd=False) as stream:
+            return _parse(paths, name, stream.read()), descriptor
+    except SpoolError:
+        os.close(descriptor)
+        raise
+
+
+def _parse(paths: Paths, name: str, raw: bytes) -> Object:
     try:
         record = jsonio.as_object(jsonio.loads(raw.decode("utf-8")))
     except ValueError:
@@ -98,11 +142,9 @@ def get(paths: Paths, name: str) -> Object | None:
     if record is None:
         aside = os.path.join(paths.spool, "damaged")
         make_private(aside)
-        os.replace(file, os.path.join(aside, name + _SUFFIX))
+        os.replace(os.path.join(paths.spool, name + _SUFFIX), os.path.join(aside, name + _SUFFIX))
         raise SpoolError(
-            "spool_damaged",
-            f"spool record {name} is not JSON",
-            f"It was set aside in {aside}: look at it, then delete it.",
+            "spool_damaged", f"spool record {name} is not JSON", f"It was set aside: look into {aside}, then delete it."
         )
     return record
 
