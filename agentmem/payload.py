@@ -40,7 +40,7 @@ class Payload:
 
 
 def read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
-    """The bytes of one payload, and False when the client fell silent before it was whole. `deadline`: time.monotonic()."""
+    """The bytes of one payload; False when the client fell silent before it was whole. `deadline`: time.monotonic()."""
     chunks: list[bytes] = []
     size = 0
     poll = select.poll()
