@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import NoReturn
 
 import click
 
 from agentmem import VERSION
-from agentmem.errors import AgentmemError
+from agentmem.errors import AgentmemError, internal_error
 
 COMMANDS = {
     "init": "Write the settings, create the database and its schema.",
@@ -62,7 +63,13 @@ def main() -> None:
     try:
         group.main(prog_name="agentmem")
     except AgentmemError as error:
-        click.echo(f"agentmem: {error}", err=True)
-        if error.hint:
-            click.echo(f"  {error.hint}", err=True)
-        sys.exit(1)
+        _fail(error)
+    except Exception as error:  # noqa: BLE001 - the boundary of the command line: it is reported, and the command fails
+        _fail(internal_error(error))
+
+
+def _fail(error: AgentmemError) -> NoReturn:
+    click.echo(f"agentmem: {error}", err=True)
+    if error.hint:
+        click.echo(f"  {error.hint}", err=True)
+    sys.exit(1)

@@ -11,7 +11,7 @@ import os
 import time
 
 from agentmem import capture, spool
-from agentmem.errors import LOST, AgentmemError, SpoolError
+from agentmem.errors import LOST, AgentmemError, SpoolError, internal_error
 from agentmem.hints import Hints
 from agentmem.jsonio import int_of, object_of, text_of
 from agentmem.sources import sources_of
@@ -113,14 +113,3 @@ def note_failure(paths: Paths, name: str, record: Object, error: AgentmemError) 
         tries = int_of(record, "tries") + 1
         last_error = f"{error.code}: {error.message}"
         os.close(spool.put(paths, name, {**record, "tries": tries, "last_error": last_error}))
-
-
-def internal_error(error: BaseException) -> AgentmemError:
-    """A mistake of our own as an error with a code: where it happened, without any content."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "?"
-    return AgentmemError(
-        "internal_error", f"{type(error).__name__} at {where}", "Please report it, with the output of: agentmem log"
-    )

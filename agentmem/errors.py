@@ -6,6 +6,8 @@ The message says what failed and with what; the hint says what to do about it.
 
 from __future__ import annotations
 
+import os
+
 
 class AgentmemError(Exception):
     """Base of the tree. `code` is stable, `hint` is one sentence (it may be empty)."""
@@ -46,6 +48,17 @@ class DatabaseError(AgentmemError):
 
 class ClusterError(DatabaseError):
     """The embedded server can't be created, started or stopped: cluster_..."""
+
+
+def internal_error(error: BaseException) -> AgentmemError:
+    """A mistake of our own as an error with a code: where it happened, without any content."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace else "?"
+    return AgentmemError(
+        "internal_error", f"{type(error).__name__} at {where}", "Please report it, with the output of: agentmem log"
+    )
 
 
 LOST = ("db_lost", "db_unreachable", "db_timeout", "capture_unfinished")

@@ -14,7 +14,7 @@ import time
 
 from agentmem import capture, digest, drain, jsonio, payload, settings, spool, store, sweep
 from agentmem.clock import iso_time
-from agentmem.errors import AgentmemError, SettingsError
+from agentmem.errors import AgentmemError, SettingsError, internal_error
 from agentmem.git import Query
 from agentmem.jsonio import text_of
 from agentmem.paths import Paths, find_paths
@@ -85,7 +85,7 @@ def main(kind: str, arguments: list[str]) -> NoReturn:
     except AgentmemError as failure:
         error = failure
     except Exception as failure:  # noqa: BLE001 - the outer boundary: it is reported, and the hook fails
-        error = drain.internal_error(failure)
+        error = internal_error(failure)
     if error:
         _say(run, error)
     sys.stdout.flush()
