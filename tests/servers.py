@@ -34,8 +34,10 @@ class Outcome(NamedTuple):
 
 @functools.cache
 def bin_dir() -> str:
-    """The server that tests use: the one that hooks would find."""
-    found = cluster.find_bin_dir("", site_packages(sys.executable, sys.version_info[:2], sys.prefix))
+    """The server that tests use: the one that hooks would find, or that of TEST_PG_BIN."""
+    found = cluster.find_bin_dir(
+        os.environ.get("TEST_PG_BIN", ""), [*site_packages(sys.executable, sys.version_info[:2], sys.prefix), *sys.path]
+    )
     assert found, "no Postgres server is installed"
     return found
 

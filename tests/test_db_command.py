@@ -26,7 +26,7 @@ COMMAND = [sys.executable, "-c", "from agentmem.cli import main; main()", "db"]
 
 
 def run(home: Path, *arguments: str, code: int = 0) -> str:
-    environ = {**os.environ, "AGENTMEM_HOME": os.fspath(home), "PYTHONPATH": servers.PACKAGE_PARENT}
+    environ = {**os.environ, "AGENTMEM_HOME": os.fspath(home), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([*COMMAND, *arguments], env=environ, capture_output=True, text=True)
     assert done.returncode == code, done
     return done.stdout + done.stderr
