@@ -39,6 +39,7 @@ def set_up(home: Path, **settings: str) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Cluster]:
+    set_up(tmp_path, AGENTMEM_PG_BIN=servers.bin_dir())
     with servers.stopped_server(tmp_path) as found:
         yield found
 
