@@ -11,6 +11,7 @@ import time
 
 from agentmem import capture, project, transcript
 from agentmem.errors import LOST, DatabaseError, TranscriptError
+from agentmem.hashing import hexdigest
 from agentmem.paths import Paths, make_private
 from agentmem.sources import Source, all_sources
 
@@ -24,23 +25,25 @@ if TYPE_CHECKING:
 _MARGIN_SECONDS = 120.0
 
 
-def marker_time(paths: Paths) -> float:
-    """When the last whole sweep began, seconds since 1970; 0 when there was none."""
+def marker_time(paths: Paths, projects: str) -> float:
+    """When the last whole sweep of this folder began, seconds since 1970; 0 when there was none."""
     try:
-        return os.stat(_marker(paths)).st_mtime
+        return os.stat(marker_file(paths, projects)).st_mtime
     except FileNotFoundError:
         return 0.0
 
 
-def set_marker(paths: Paths, now: float) -> None:
-    """Note that everything changed before `now` has been swept (or is left to the backfill)."""
+def set_marker(paths: Paths, projects: str, now: float) -> None:
+    """Note that everything in this folder changed before `now` has been swept (or is left to the backfill)."""
     make_private(paths.cache)
-    os.close(os.open(_marker(paths), os.O_WRONLY | os.O_CREAT, 0o600))
-    os.utime(_marker(paths), (now, now))
+    file = marker_file(paths, projects)
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
+    os.utime(file, (now, now))
 
 
-def _marker(paths: Paths) -> str:
-    return os.path.join(paths.cache, "swept")
+def marker_file(paths: Paths, projects: str) -> str:
+    """The file whose time is the time of the last whole sweep of a folder of projects."""
+    return os.path.join(paths.cache, "swept-" + hexdigest(os.fsencode(os.path.realpath(projects)))[:12])
 
 
 def sweep(
@@ -57,7 +60,7 @@ def sweep(
     `now` is in seconds since 1970, `deadline` a value of time.monotonic(). A file that can't be read is reported
     in the result and does not hold up the marker for ever: it is tried again as soon as it changes.
     """
-    since = marker_time(paths)
+    since = marker_time(paths, projects)
     total = capture.Stored()
     if not projects:
         return total
@@ -82,7 +85,7 @@ def sweep(
             return total
     if not whole:
         return total
-    set_marker(paths, now)
+    set_marker(paths, projects, now)
     return total
 
 

@@ -78,12 +78,14 @@ create table agentmem.transcripts (
     mark_sha256 text not null default '',
     first_seen  timestamptz not null default now(),
     last_read   timestamptz not null default now(),
+    accepted_gone_at timestamptz,
     unique (host_id, path)
 );
 comment on table agentmem.transcripts is 'Files on disk that sessions are read from, and how far each has been read and committed.';
 comment on column agentmem.transcripts.generation is 'Goes up by one when the file was found truncated or rewritten and is read again from its start.';
 comment on column agentmem.transcripts.committed is 'Byte offset up to which its lines are stored; moves in the same transaction as the rows.';
 comment on column agentmem.transcripts.mark_length is 'Length in bytes of the stretch before `committed` whose hash tells an appended file from a rewritten one.';
+comment on column agentmem.transcripts.accepted_gone_at is 'When a person accepted that the file is no longer there; what was captured from it stays.';
 create index transcripts_of_session on agentmem.transcripts (session_id);
 
 create table agentmem.receipts (

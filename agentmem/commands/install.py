@@ -23,9 +23,10 @@ def command(dry_run: bool, config_dir: str) -> None:
     change = claude_settings.install(file, wanted, os.path.join(where.state, "install"), dry_run=dry_run)
     if not dry_run:
         settings.compile_cache(where)
-        if sweep.marker_time(where) == 0.0:
+        projects = os.path.join(folder, "projects")
+        if sweep.marker_time(where, projects) == 0.0:
             # What is on disk by now is history: `agentmem backfill` takes it in when it is wanted.
-            sweep.set_marker(where, time.time())
+            sweep.set_marker(where, projects, time.time())
     for event in change.events:
         click.echo(f"{'would register' if dry_run else 'registered'} {event}")
     click.echo(f"{file}: {len(change.events)} events changed" if change.changed else f"{file}: nothing to change")
