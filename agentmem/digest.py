@@ -207,13 +207,13 @@ def save(paths: Paths, project: str, answer: Object, now: float) -> None:
     """Keep the database's answer for the time when it can't be asked."""
     make_private(os.path.join(paths.cache, "digests"))
     kept: Json = {"at": now, "answer": answer}
-    replace_file(_cache_file(paths, project), jsonio.dumps_ascii(kept).encode(), 0o600)
+    replace_file(cache_file(paths, project), jsonio.dumps_ascii(kept).encode(), 0o600)
 
 
 def saved(paths: Paths, project: str, now: float, reason: str, root: str = "") -> Known:
     """The last answer that was kept for a project, or one that says that there is none."""
     try:
-        with open(_cache_file(paths, project), "rb") as stream:
+        with open(cache_file(paths, project), "rb") as stream:
             kept = jsonio.loads(stream.read().decode("utf-8"))
     except (FileNotFoundError, ValueError):
         kept = None
@@ -224,6 +224,7 @@ def saved(paths: Paths, project: str, now: float, reason: str, root: str = "") -
     return Known({**object_of(kept, "answer"), "since": None}, max(age, 0.0), reason, root)
 
 
-def _cache_file(paths: Paths, project: str) -> str:
+def cache_file(paths: Paths, project: str) -> str:
+    """Where the last answer for a project (by its identity) is kept."""
     digest = hexdigest(project.encode("utf-8", "surrogateescape"))
     return os.path.join(paths.cache, "digests", digest[:32] + ".json")

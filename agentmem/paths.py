@@ -51,8 +51,15 @@ def find_paths(environ: dict[str, str], home: str = "") -> Paths:
 
 
 def make_private(folder: str) -> None:
-    """Create a folder (and its parents) that only its owner may enter: mode 0700."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    """Create a folder, and those above it that are missing, for its owner only: mode 0700."""
+    if os.path.isdir(folder):
+        return
+    make_private(os.path.dirname(folder))
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        # Another process was faster. Anything else in this place is an error for who wants to use it.
+        return
 
 
 def _beside_package(inside: str, outside: str) -> str:
