@@ -199,7 +199,7 @@ begin
 end $$;
 comment on function agentmem.find_origins is 'Marks lines that were copied from another session; true when there were some.';
 
-create function agentmem.replace_turns(session bigint, receipt bigint, same_file boolean, turns jsonb) returns void
+create function agentmem.replace_turns(session bigint, receipt bigint, turns jsonb) returns void
 language plpgsql as $$
 declare
     touched bigint[];
@@ -210,7 +210,11 @@ begin
     join agentmem.turns t on t.session_id = session and t.uuid = line->>'uuid'
     where t.receipt_id <> receipt;
     update agentmem.turns t
-    set position = case when same_file then least(t.position, line.position) else line.position end,
+    set position = case
+            when exists (select 1 from agentmem.receipts o, agentmem.receipts n
+                         where o.id = t.receipt_id and n.id = receipt
+                           and o.transcript_id = n.transcript_id and o.generation = n.generation)
+            then least(t.position, line.position) else line.position end,
         role = line.role, kind = line.kind, at = line.at, parent = line.parent, message = line.message,
         model = line.model, text = line.text, tools = nullif(line.tools, 'null'),
         origin = coalesce(line.origin, t.origin), receipt_id = receipt,
@@ -259,7 +263,6 @@ declare
     agent record;
     child bigint;
     child_stored integer;
-    again boolean;
 begin
     select id, generation, committed, mark_length, mark_sha256 into file from agentmem.transcripts
     where host_id = host and path = slice->>'path' for update;
@@ -269,8 +272,7 @@ begin
         select id, generation, committed, mark_length, mark_sha256 into strict file from agentmem.transcripts
         where host_id = host and path = slice->>'path' for update;
     end if;
-    again := (slice->>'restart')::boolean and (slice->>'generation')::integer = file.generation;
-    if again then
+    if (slice->>'restart')::boolean and (slice->>'generation')::integer = file.generation then
         file.generation := file.generation + 1;
         file.committed := 0;
     end if;
@@ -294,7 +296,7 @@ begin
 
     -- From here on: what is rare.
     if stored < jsonb_array_length(slice->'turns') then
-        perform agentmem.replace_turns(owner, receipt, not again and starts > 0, slice->'turns');
+        perform agentmem.replace_turns(owner, receipt, slice->'turns');
         perform agentmem.summarize(owner);
     end if;
     if starts = 0 or slice->'facts' ? 'forked_from' then
@@ -307,7 +309,7 @@ begin
         child := agentmem.open_session(event, (slice->>'session') || '/' || agent.name, owner);
         select t.stored into child_stored from agentmem.store_turns(child, receipt, slice, agent.turns) as t;
         if child_stored < jsonb_array_length(agent.turns) then
-            perform agentmem.replace_turns(child, receipt, not again and starts > 0, agent.turns);
+            perform agentmem.replace_turns(child, receipt, agent.turns);
         end if;
         perform agentmem.note(child, null, slice->'facts', agent.turns);
         perform agentmem.seal(receipt);
@@ -379,6 +381,17 @@ begin
     return jsonb_build_object('slices', answers, 'stale', stale);
 end $$;
 comment on function agentmem.capture is 'Takes one event of a hook: its session, any number of slices of transcripts, and the row of the run, all or nothing. Every part of it can be sent again without harm.';
+
+create function agentmem.reread(host uuid, of_path text) returns void
+language sql as $$
+    update agentmem.transcripts
+    set generation = generation + 1, committed = 0, mark_length = 0, mark_sha256 = ''
+    where host_id = host and path = of_path;
+    delete from agentmem.receipts r
+    using agentmem.transcripts t
+    where t.id = r.transcript_id and t.host_id = host and t.path = of_path
+$$;
+comment on function agentmem.reread is 'Has a transcript read again from its start: the way to mend turns or receipts that are not what they were. Its turns stay, and are replaced as they are read.';
 
 create function agentmem.positions(host uuid, paths jsonb) returns jsonb
 language sql stable as $$
