@@ -66,7 +66,7 @@ def local(moment: datetime | None) -> str:
 
 @contextmanager
 def bytes_bar(title: str, total: int) -> Generator[Callable[[int], None]]:
-    """A progress bar in bytes on a terminal, nothing elsewhere; the value is called with each further count of bytes."""
+    """A progress bar in bytes on a terminal, nothing elsewhere; its value is called with each further count of bytes."""
     if not sys.stderr.isatty() or not total:
         yield lambda _size: None
         return
