@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
 
+_MOST_CELL = 300
+
+
 def plain(text: object) -> str:
     """The text with every control and format character but line ends as U+FFFD; tabs as spaces."""
     return "".join(c if c == "\n" or c.isprintable() else (" " if c == "\t" else "\ufffd") for c in str(text))
@@ -32,7 +35,7 @@ def line(text: object, most: int = 0) -> str:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], flexible: str = "") -> None:
     """Print rows: as a table on a terminal (the column `flexible` gets the room that is left), else tab-separated."""
-    texts = [[line("" if value is None else value) for value in row] for row in rows]
+    texts = [[line("" if value is None else value, _MOST_CELL) for value in row] for row in rows]
     if not sys.stdout.isatty():
         for row in texts:
             click.echo("\t".join(row))
@@ -66,7 +69,7 @@ def local(moment: datetime | None) -> str:
 
 @contextmanager
 def bytes_bar(title: str, total: int) -> Generator[Callable[[int], None]]:
-    """A progress bar in bytes on a terminal, nothing elsewhere; its value is called with each further count of bytes."""
+    """A progress bar in bytes on a terminal, nothing elsewhere; its value is called with each further number of them."""
     if not sys.stderr.isatty() or not total:
         yield lambda _size: None
         return
