@@ -69,7 +69,7 @@ def local(moment: datetime | None) -> str:
 
 @contextmanager
 def bytes_bar(title: str, total: int) -> Generator[Callable[[int], None]]:
-    """A progress bar in bytes on a terminal, nothing elsewhere; its value is called with each further number of them."""
+    """A progress bar in bytes on a terminal, nothing elsewhere; its value takes each further count."""
     if not sys.stderr.isatty() or not total:
         yield lambda _size: None
         return

@@ -44,9 +44,8 @@ def newest(
     """Sessions with their project and host, newest first; of one project by identity or name, or of all."""
     return connection.execute(
         "select s.key, s.client, s.title, s.started_at, s.last_at, s.ended_at, s.end_reason, s.git_branch,"
-        " s.first_prompt, s.last_prompt, coalesce(s.pending_answer, s.last_answer) as last_answer, s.last_kind, s.files,"
-        " s.forked_from,"
-        " s.cwd, p.name as project, h.name as host, parent.key as parent,"
+        " s.first_prompt, s.last_prompt, coalesce(s.pending_answer, s.last_answer) as last_answer, s.last_kind,"
+        " s.files, s.forked_from, s.cwd, p.name as project, h.name as host, parent.key as parent,"
         " (select count(*) from agentmem.turns t"
         "  where t.session_id = s.id and t.kind = 'prompt' and t.origin is null) as prompts"
         " from agentmem.sessions s"
