@@ -7,8 +7,8 @@ Reads a JSON document from stdin and prints one:
     out: {"turns": [{"code": n, "out": "...", "err": "..."}, ...], "requests": [body, ...]}
 
 A reply is {"text": "..."} or {"tool": name, "input": {...}}, with {"wait": seconds} before it. Which one is given is
-told by the conversation: the mark in the last prompt of a person names the list, the number of answers since then the place
-in it. `kill_at` kills the client with SIGKILL as soon as that request has arrived.
+told by the conversation: the mark in the last prompt of a person names the list, the number of answers since then the
+place in it. `kill_at` kills the client with SIGKILL as soon as that request has arrived.
 """
 
 from __future__ import annotations
