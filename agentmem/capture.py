@@ -85,6 +85,11 @@ def capture(
             batch.send(final=True)
         except _StaleError:
             continue
+        except DatabaseError as error:
+            # A deadlock: this transaction was chosen to give way, and nothing of it is stored.
+            if error.code != "db_conflict" or time.monotonic() > deadline:
+                raise
+            continue
         return batch.stored
     raise DatabaseError(
         "capture_contended",
@@ -210,7 +215,7 @@ class _Batch:
     def send(self, *, final: bool) -> None:
         """Commit what was gathered; the last time with the hook run."""
         event: Object = {**self._event, "slices": self._slices, "run": self._final_run() if final else None}
-        rows = self._connection.query("select agentmem.capture($1::jsonb)", [jsonio.dumps(event)], self._deadline)
+        rows = self._connection.query("select agentmem.capture($1::jsonb)", [jsonio.dumps_clean(event)], self._deadline)
         self._slices = []
         self._size = 0
         answer = jsonio.loads(rows[0][0] or "{}")

@@ -5,6 +5,7 @@ No prepared statements, no session state, no `options`: see https://www.psycopg.
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
@@ -54,6 +55,7 @@ def start_if_embedded(paths: Paths, settings: Settings, *, create: bool = False)
 def connect(params: dict[str, str]) -> Connection:
     """Connect with libpq's parameters; autocommit, rows as dicts. DatabaseError with the code that hooks use too."""
     secrets = libpq.secrets_in(params)
+    libpq.forget_environment(os.environ)
     try:
         return psycopg.Connection[DictRow].connect(
             _spelled_out(params),

@@ -13,7 +13,7 @@ import time
 from agentmem import capture, spool
 from agentmem.errors import LOST, AgentmemError, SpoolError, internal_error
 from agentmem.hints import Hints
-from agentmem.jsonio import int_of, object_of, text_of
+from agentmem.jsonio import int_of, list_of, object_of, text_of
 from agentmem.sources import sources_of
 
 TYPE_CHECKING = False
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from agentmem.paths import Paths
     from agentmem.settings import Settings
     from agentmem.store import Connection
+
+
+_BEFORE_TRANSCRIPT = ("SessionStart", "UserPromptSubmit")
+"""Events at which a new session has no transcript yet; later on, it is odd."""
 
 
 class Drained:
@@ -45,6 +49,8 @@ def store_record(
     key = text_of(session, "key")
     path = text_of(record, "transcript")
     sources = sources_of(key, path) if key and path else []
+    if key and not sources and text_of(record, "event") not in _BEFORE_TRANSCRIPT:
+        run = {**run, "flags": [*list_of(run, "flags"), "no_transcript"]}
     about = capture.envelope(settings, text_of(record, "client"))
     return capture.capture(connection, about, session, sources, run, deadline, Hints(paths, settings.database_url))
 

@@ -36,8 +36,15 @@ class Hints:
         return hint if hint and hint.get("path") == path else None
 
     def put(self, path: str, position: Object) -> None:
-        """Remember a position that was committed."""
+        """Remember a position that was committed, if that can be done."""
         raw = jsonio.dumps_ascii({**position, "path": path}).encode("ascii")
+        try:
+            self._write(path, raw)
+        except OSError:
+            # On a full or read-only disk: the database is asked next time. Failing here would undo nothing.
+            return
+
+    def _write(self, path: str, raw: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         try:
             descriptor = os.open(self._file(path), flags, 0o600)

@@ -37,7 +37,7 @@ class _Strict:
 
     strict = True
     object_hook = None
-    object_pairs_hook = None
+    object_pairs_hook: Callable[[list[tuple[str, Json]]], Json] | None = None
     parse_float = staticmethod(_finite)
     parse_int = int
 
@@ -68,7 +68,7 @@ class _Huge(_Tolerant):
 
 if TYPE_CHECKING:
 
-    def _scanner(context: type[_Strict]) -> Callable[[str, int], tuple[Json, int]]: ...
+    def _scanner(context: type[_Strict] | _Strict) -> Callable[[str, int], tuple[Json, int]]: ...
     def dumps(value: Json) -> str:
         """Compact JSON; non-ASCII stays as it is (UTF-8 once encoded)."""
         ...
@@ -101,6 +101,7 @@ else:
         def _scanner(context):
             return json.JSONDecoder(
                 strict=context.strict,
+                object_pairs_hook=context.object_pairs_hook,
                 parse_float=context.parse_float,
                 parse_int=context.parse_int,
                 parse_constant=context.parse_constant,
@@ -155,6 +156,25 @@ def loads(text: str, strict: bool = False) -> Json:
     return value
 
 
+def has_key_twice(text: str) -> bool:
+    """Whether an object in this JSON has a key twice (the last one counts); False for what is not JSON."""
+    found = False
+
+    def note(pairs: list[tuple[str, Json]]) -> Object:
+        nonlocal found
+        once = dict(pairs)
+        found = found or len(once) < len(pairs)
+        return once
+
+    context = _Huge()
+    context.object_pairs_hook = note
+    try:
+        _scanner(context)(text, len(text) - len(text.lstrip(_BLANK)))
+    except (ValueError, StopIteration, RecursionError):
+        return False
+    return found
+
+
 def may_need_cleaning(raw: bytes) -> bool:
     """False when no string in this JSON can hold a NUL or a surrogate: `clean` is then not needed."""
     return b"\\u0000" in raw or b"\\ud" in raw or b"\\uD" in raw or b"\0" in raw
@@ -206,6 +226,16 @@ def _clean(value: Json) -> tuple[Json, int]:
             total += count + in_key
         return pairs, total
     return value, 0
+
+
+def dumps_clean(value: Json) -> str:
+    """Compact JSON that Postgres takes, whatever is in it: names of files and branches need not be UTF-8."""
+    text = dumps(value)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return dumps(clean(value)[0])
+    return dumps(clean(value)[0]) if "\\u0000" in text else text
 
 
 def text_of(record: Object, key: str) -> str:

@@ -16,10 +16,14 @@ import time
 
 from agentmem.errors import DatabaseError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
 _CONNECTION_BAD = 1
 _POLL_READING, _POLL_WRITING, _POLL_OK = 1, 2, 3
 _COMMAND_OK, _TUPLES_OK = 1, 2
-_SQLSTATE = ord("C")
+_SQLSTATE, _PRIMARY = ord("C"), ord("M")
 
 _library: ctypes.CDLL | None = None
 
@@ -67,7 +71,6 @@ def load(site_dirs: list[str]) -> None:
         ("PQgetResult", pointer, [pointer]),
         ("PQresultStatus", number, [pointer]),
         ("PQresultErrorField", text, [pointer, number]),
-        ("PQresultErrorMessage", text, [pointer]),
         ("PQntuples", number, [pointer]),
         ("PQnfields", number, [pointer]),
         ("PQgetisnull", number, [pointer, number, number]),
@@ -171,7 +174,8 @@ class Connection:
 
     def _failure(self, result: int) -> DatabaseError:
         state = self._pq.PQresultErrorField(result, _SQLSTATE) or b""
-        message = self._message(self._pq.PQresultErrorMessage(result))
+        # Not the whole message: its details quote the values that the server didn't like, and those are the session's.
+        message = self._message(self._pq.PQresultErrorField(result, _PRIMARY))
         return error_for(state.decode("ascii"), message)
 
     def _message(self, raw: bytes | None) -> str:
@@ -186,6 +190,7 @@ def connect(params: dict[str, str], deadline: float) -> Connection:
     if _library is None:
         raise DatabaseError("libpq_missing", "libpq was not loaded", "Call libpq.load first.")
     pq = _library
+    forget_environment(os.environ)
     given = {"client_encoding": "UTF8", "application_name": "agentmem", **params}
     # libpq ends the list at a null pointer, and wants both lists to have it.
     names = (ctypes.c_char_p * (len(given) + 1))(*[name.encode() for name in given], None)
@@ -209,6 +214,12 @@ def connect(params: dict[str, str], deadline: float) -> Connection:
         raise
     pq.PQsetnonblocking(handle, 1)
     return connection
+
+
+def forget_environment(environ: MutableMapping[str, str]) -> None:
+    """Take out what libpq would go by where a URL says nothing: it is meant for the project that the client is in."""
+    for name in [name for name in environ if name.startswith("PG")]:
+        del environ[name]
 
 
 def _wait(descriptor: int, events: int, deadline: float) -> int:
@@ -249,6 +260,8 @@ _MEANINGS = {
     "25": ("db_read_only", "the database takes no writes", "Is it a standby, or is its disk full?"),
     "53": ("db_full", "the database has no room", "Make room on its disk, or memory."),
     "57": ("db_lost", "the database is being stopped", "It is tried again at the next hook."),
+    "57014": ("db_timeout", "the database gave up on a statement", "Raise its statement_timeout for this user."),
+    "40": ("db_conflict", "another transaction was in the way", "It is tried again at the next hook."),
     "55": ("db_locked", "a lock in the database was not free in time", "It is tried again at the next hook."),
     "AM": ("schema_newer", "the database's schema is newer than this agentmem", "Upgrade agentmem on this machine."),
 }

@@ -3,7 +3,8 @@
 Strict JSON first; what is not is taken tolerantly and flagged. The locale plays no part. A client that never
 closes the pipe is not waited for: reading ends with the first complete object.
 
-Flags: bom, bad_utf8, control_chars, bad_escapes, trailing_data, replaced_chars, not_closed.
+Flags: bom, bad_utf8, control_chars, bad_escapes, trailing_data, duplicate_keys, replaced_chars. The hook adds
+not_closed, other_event and no_transcript.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from agentmem.jsonio import Object
 
 MOST_BYTES = 64 * 1024 * 1024
+MOST_KEY = 200
+"""Longest session id that is taken for one, in characters."""
 _IDLE_SECONDS = 0.3
 _CHUNK = 1 << 20
+_KEYS = (b'"session_id"', b'"transcript_path"', b'"cwd"', b'"hook_event_name"')
 
 
 class Payload:
@@ -40,7 +44,10 @@ class Payload:
 
 
 def read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
-    """The bytes of one payload; False when the client fell silent before it was whole. `deadline`: time.monotonic()."""
+    """The bytes of one payload; False when the client fell silent before it was whole. `deadline`: time.monotonic().
+
+    PayloadError: stdin_unreadable, stdin_too_big.
+    """
     chunks: list[bytes] = []
     size = 0
     poll = select.poll()
@@ -52,7 +59,12 @@ def read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
             patience = min(patience, _IDLE_SECONDS)
         if patience <= 0 or not poll.poll(int(patience * 1000) + 1):
             return b"".join(chunks), False
-        chunk = os.read(descriptor, _CHUNK)
+        try:
+            chunk = os.read(descriptor, _CHUNK)
+        except OSError as error:
+            raise PayloadError(
+                "stdin_unreadable", f"the payload can't be read: {error.strerror}", "See the client's own log."
+            ) from error
         if not chunk:
             return b"".join(chunks), True
         chunks.append(chunk)
@@ -73,9 +85,9 @@ def _is_whole(raw: bytes) -> bool:
         return False
 
 
-def parse(raw: bytes, closed: bool = True) -> Payload:
+def parse(raw: bytes) -> Payload:
     """The payload in these bytes. PayloadError: stdin_empty, stdin_malformed, stdin_not_object."""
-    flags: list[str] = [] if closed else ["not_closed"]
+    flags: list[str] = []
     if not raw.strip():
         raise PayloadError("stdin_empty", "the client wrote nothing to the hook", "See the client's own log.")
     text = _decode(raw, flags)
@@ -88,6 +100,8 @@ def parse(raw: bytes, closed: bool = True) -> Payload:
         cleaned, replaced = jsonio.clean(value)
     except ValueError as error:
         raise _malformed(raw, str(error)) from None
+    if any(raw.count(key) > 1 for key in _KEYS) and jsonio.has_key_twice(text):
+        flags.append("duplicate_keys")
     if replaced:
         flags.append("replaced_chars")
     return Payload(jsonio.as_object(cleaned) or {}, flags, len(raw))

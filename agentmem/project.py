@@ -117,7 +117,7 @@ def head_of(project: Project) -> tuple[str | None, str | None]:
     if not head.startswith("ref:"):
         return None, head or None
     ref = head[len("ref:") :].strip()
-    branch = ref.removeprefix("refs/heads/")
+    branch = jsonio.clean_text(ref.removeprefix("refs/heads/"))[0]
     commit = _first_line(os.path.join(project.common_dir, ref))
     if not commit:
         for line in _lines(os.path.join(project.common_dir, "packed-refs")):

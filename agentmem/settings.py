@@ -60,11 +60,18 @@ def _number(values: dict[str, str], name: str) -> float:
 
 
 def load(paths: Paths) -> Settings:
-    """The settings, from the cache when it is fresh; SettingsError when the file can't be understood."""
-    stamp = _stamp(paths.env_file)
-    cached = _read_cache(paths)
-    if cached is None or jsonio.text_of(cached, "stamp") != stamp:
-        cached = compile_cache(paths)
+    """The settings, from the cache when it is fresh; SettingsError when the file can't be read or understood."""
+    try:
+        stamp = _stamp(paths.env_file)
+        cached = _read_cache(paths)
+        if cached is None or jsonio.text_of(cached, "stamp") != stamp:
+            cached = compile_cache(paths)
+    except OSError as error:
+        raise SettingsError(
+            "settings_no_access",
+            f"the settings or their cache can't be read or written: {error.filename}: {error.strerror}",
+            "Mend the owner and mode of that folder, or make room.",
+        ) from error
     values = {name: jsonio.text_of(jsonio.object_of(cached, "values"), name) for name in DEFAULTS}
     site_dirs = [item for item in jsonio.list_of(cached, "site_dirs") if isinstance(item, str)]
     return Settings(values, jsonio.text_of(cached, "host_id"), site_dirs)

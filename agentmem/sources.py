@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 
 from agentmem import jsonio
+from agentmem.errors import TranscriptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from agentmem.errors import AgentmemError
 
 _SUFFIX = ".jsonl"
 _AGENT = "agent-"
@@ -49,7 +52,7 @@ def sources_of(session: str, transcript_path: str) -> list[Source]:
 def _find(session: str, projects: str) -> str:
     if not session or "/" in session:
         return ""
-    for folder in _folders(projects):
+    for folder in _folders(projects, []):
         candidate = os.path.join(folder, session + _SUFFIX)
         if os.path.isfile(candidate):
             return candidate
@@ -58,10 +61,11 @@ def _find(session: str, projects: str) -> str:
 
 def _subagents(session: str, folder: str) -> list[Source]:
     subagents = os.path.join(folder, "subagents")
-    try:
-        names = sorted(os.listdir(subagents))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    errors: list[AgentmemError] = []
+    names = _names(subagents, errors)
+    if errors:
+        # Reading the folder as if it were a file fails, too: that is how it is reported.
+        return [Source(subagents, session + "/unreadable", session)]
     return [
         Source(
             os.path.join(subagents, name),
@@ -84,28 +88,54 @@ def _agent_type(meta: str) -> str:
     return jsonio.text_of(value, "agentType") if isinstance(value, dict) else ""
 
 
-def _folders(projects: str) -> list[str]:
+def _names(folder: str, errors: list[AgentmemError] | None) -> list[str]:
+    """What is in a folder, nothing when there is no such folder; one that may not be read goes into `errors`."""
     try:
-        with os.scandir(projects) as entries:
-            return sorted(entry.path for entry in entries if entry.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
+        return sorted(os.listdir(folder))
+    except PermissionError:
+        error = TranscriptError(
+            "transcript_unreadable", f"the folder {folder} can't be read: permission denied", "Mend its owner or mode."
+        )
+    except OSError:
+        # Not there, no folder, a link that leads nowhere, a path that is too long for one: nothing is in it.
         return []
+    if errors is None:
+        raise error
+    errors.append(error)
+    return []
 
 
-def all_sources(projects: str, changed_since: float = 0.0) -> Iterator[Source]:
+def _folders(projects: str, errors: list[AgentmemError] | None) -> list[str]:
+    paths = [os.path.join(projects, name) for name in _names(projects, errors)]
+    return [path for path in paths if os.path.isdir(path)]
+
+
+def all_sources(
+    projects: str, changed_since: float = 0.0, errors: list[AgentmemError] | None = None
+) -> Iterator[Source]:
     """Every session's files under a client's folder of projects, changed at or after a time (seconds since 1970).
 
-    A subagent's file is taken together with its session's.
+    A subagent's file is taken together with its session's. A folder that may not be read is left out and noted in
+    `errors`; without that it is a TranscriptError.
     """
-    for folder in _folders(projects):
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.name.endswith(_SUFFIX):
-                    if changed_since == 0.0 and entry.is_dir():
-                        yield from _orphans(entry.path, folder)
-                    continue
-                if entry.is_file() and entry.stat().st_mtime >= changed_since:
-                    yield from sources_of(entry.name[: -len(_SUFFIX)], entry.path)
+    for folder in _folders(projects, errors):
+        for name in _names(folder, errors):
+            path = os.path.join(folder, name)
+            if not name.endswith(_SUFFIX):
+                if changed_since == 0.0 and os.path.isdir(path):
+                    yield from _orphans(path, folder)
+            elif _changed(path) >= changed_since:
+                yield from sources_of(name[: -len(_SUFFIX)], path)
+
+
+def _changed(path: str) -> float:
+    """When a file changed last; before all times when it isn't there (any more), or is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        # The client deletes old transcripts when it starts, which is when we look.
+        return -1.0
+    return found.st_mtime if found.st_mode & 0o170000 == 0o100000 else -1.0
 
 
 def _orphans(folder: str, project: str) -> list[Source]:

@@ -96,7 +96,7 @@ def waiting(paths: Paths) -> list[str]:
     """Names of the records that wait, oldest first."""
     try:
         names = os.listdir(paths.spool)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     found = [name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX) and not name.startswith(".")]
     found.sort()
@@ -161,7 +161,7 @@ def damaged(paths: Paths) -> list[str]:
     """Names of the records that were set aside."""
     try:
         return sorted(os.listdir(os.path.join(paths.spool, "damaged")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -64,9 +64,11 @@ def sweep(
     total = capture.Stored()
     if not projects:
         return total
-    pending = behind(connection, settings, list(all_sources(projects, max(0.0, since - _MARGIN_SECONDS))), deadline)
+    changed = list(all_sources(projects, max(0.0, since - _MARGIN_SECONDS), total.errors))
+    pending = behind(connection, settings, changed, deadline)
     about = capture.envelope(settings, client)
-    whole = True
+    # What is in a folder that can't be read now must not be taken for old once it can.
+    whole = not total.errors
     for session, sources in by_session(pending).items():
         try:
             stored = capture.capture(connection, about, session_from_files(session, sources), sources, None, deadline)

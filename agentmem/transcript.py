@@ -203,5 +203,5 @@ def first_cwd(descriptor: int) -> str:
         except ValueError:
             continue
         if isinstance(record, dict) and jsonio.text_of(record, "cwd"):
-            return jsonio.text_of(record, "cwd")
+            return jsonio.clean_text(jsonio.text_of(record, "cwd"))[0]
     return ""

@@ -321,7 +321,7 @@ comment on function agentmem.capture_slice is 'Stores a stretch of one transcrip
 
 create function agentmem.store_run(host uuid, client text, run jsonb, program_version text) returns void
 language sql as $$
-    insert into agentmem.hook_runs
+    insert into agentmem.hook_runs as known
         (id, host_id, client, event, session_key, started_at, duration_ms, outcome, stage, error_code, error, flags,
          bytes_in, bytes_read, turns, output, version)
     values (
@@ -334,9 +334,11 @@ language sql as $$
         coalesce(array(select jsonb_array_elements_text(run->'flags')), '{}'),
         coalesce((run->>'bytes_in')::integer, 0), coalesce((run->>'bytes_read')::bigint, 0),
         coalesce((run->>'turns')::integer, 0), run->>'output', program_version)
-    on conflict (id) do nothing
+    on conflict (id) do update
+    set outcome = excluded.outcome, stage = excluded.stage, error_code = excluded.error_code, error = excluded.error
+    where excluded.outcome = 'failed' and known.outcome <> 'failed'
 $$;
-comment on function agentmem.store_run is 'The row of one hook run; storing it again changes nothing.';
+comment on function agentmem.store_run is 'The row of one hook run. Storing it again changes nothing, unless it has become known that the run failed after all.';
 
 create function agentmem.capture(event jsonb) returns jsonb
 language plpgsql as $$
