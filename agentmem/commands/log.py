@@ -4,58 +4,99 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from typing import TYPE_CHECKING
 
 import click
 
-from agentmem import db, output, paths, runs, sessions, settings
+from agentmem import db, options, output, paths, runs, settings
+from agentmem.clock import span
 from agentmem.errors import DatabaseError
+from agentmem.output import Column, Row
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from psycopg.rows import DictRow
+
+_COLUMNS = (
+    Column("when"),
+    Column("event"),
+    Column("outcome"),
+    Column("stage", rank=3),
+    Column("ms", right=True),
+    Column("session", rank=1, style="cyan"),
+    Column("client", rank=4),
+    Column("host", rank=2),
+    Column("flags", flexible=True),
+)
+_STYLES = {"failed": "red", runs.WAITING: "red", "deferred": "yellow", "skipped": "dim"}
 
 
 @click.command("log")
-@click.option("-n", "most", default=50, show_default=True, help="How many at most.")
-@click.option("--failed", is_flag=True, help="Only runs that failed or were stored later.")
-@click.option("--session", default="", help="Only runs of this session (its id or the beginning of it).")
-@click.option("--event", default="", help="Only runs of this event, such as Stop.")
-@click.option("--since", default="", help="Only runs since then: 90m, 24h, 7d, 2026-01-31.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(most: int, failed: bool, session: str, event: str, since: str, as_json: bool) -> None:
-    """List hook runs of all machines, newest first, those that wait in the spool too."""
+@click.option("-n", "most", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
+@click.option("--failed", is_flag=True, help="Only runs that failed, or whose event had to wait in the spool.")
+@click.option("--session", default="", metavar="ID", help="Only runs of this session: its id or the beginning of it.")
+@click.option("--event", default="", metavar="NAME", help="Only runs of this event, such as Stop.")
+@options.since("Only runs since then")
+@options.as_json
+def command(most: int, failed: bool, session: str, event: str, after: datetime | None, as_json: bool) -> None:
+    """List hook runs of all machines, newest first, with those that wait in this one's spool.
+
+    Piped, each is a line of tab-separated values: when, event, outcome, stage, milliseconds, session, client, host
+    if it is not this one, flags, and, if any of them has one, the cause. Exit code 1 when the database is not
+    reached: then only what waits in the spool is listed.
+    """
     where = paths.find_paths(dict(os.environ))
-    rows = list(reversed(runs.waiting(where)))
+    known = settings.load(where)
+    wanted = runs.Filter(failed, session, event, after, most)
     trouble: DatabaseError | None = None
+    stored: list[DictRow] = []
     try:
-        with db.session(where, settings.load(where)) as connection:
-            after = sessions.since(since)
-            rows += runs.newest(connection, failed=failed, session=session, event=event, after=after, most=most)
+        with db.session(where, known) as connection:
+            stored = runs.newest(connection, wanted)
     except DatabaseError as error:
         trouble = error
+    spooled = runs.waiting(where, known, time.time())
+    rows = runs.together(stored, runs.matching(spooled.runs, wanted), most)
     if as_json:
         output.as_json(rows)
     elif rows:
-        columns = ["when", "host", "event", "session", "outcome", "stage", "ms", "cause"]
-        output.table(columns, [_row(row) for row in rows], flexible="cause")
+        output.table(_COLUMNS, [_row(row, known.host_id) for row in rows])
     else:
-        click.echo("no hook runs")
+        output.complain("No hook run fits." if failed or session or event or after else "No hook run is known yet.")
+    if spooled.damaged:
+        output.complain(f"{output.count(len(spooled.damaged), 'event')} can't be read; see: agentmem doctor")
     if trouble:
-        click.echo(f"agentmem: only what waits in the spool is listed: {trouble}\n  {trouble.hint}", err=True)
+        output.complain(f"agentmem: only what waits in the spool is listed: {trouble}\n  {trouble.hint}")
         sys.exit(1)
 
 
-def _row(row: dict[str, object]) -> list[object]:
-    cause = f"{row['error']} [{row['error_code']}]" if row.get("error_code") else ", ".join(list_of(row.get("flags")))
-    milliseconds = row.get("duration_ms")
-    return [
-        output.local(row.get("started_at")),  # pyright: ignore[reportArgumentType]
-        row.get("host"),
-        row.get("event"),
-        str(row.get("session_key") or "")[:8],
-        row.get("outcome"),
-        row.get("stage"),
-        f"{milliseconds:.0f}" if isinstance(milliseconds, float) else "",
-        cause,
-    ]
+def _row(run: DictRow, this_host: str) -> Row:
+    milliseconds = run["duration_ms"]
+    return Row(
+        [
+            output.when(run["started_at"], seconds=True),
+            run["event"],
+            run["outcome"],
+            run["stage"],
+            f"{milliseconds:.0f}" if isinstance(milliseconds, (int, float)) else "",
+            run["session_key"][:8],
+            run["client"],
+            run["host"] if str(run["host_id"]) != this_host else "",
+            " ".join(run["flags"]),
+        ],
+        _cause(run),
+        _STYLES.get(run["outcome"], ""),
+    )
 
 
-def list_of(value: object) -> list[str]:
-    """The texts in a list; none when it is something else."""
-    return [str(item) for item in value] if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+def _cause(run: DictRow) -> str:
+    if not run["error_code"] or run["outcome"] == runs.IN_WORK:
+        return ""
+    text = f"{run['error']} [{run['error_code']}]"
+    late = runs.stored_late(run)
+    if late is not None:
+        text += f"; stored {span(late.total_seconds())} later"
+    tries = run.get("tries")
+    return f"{text}; tried again {output.count(tries, 'time')}" if tries else text
