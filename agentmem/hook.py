@@ -11,7 +11,7 @@ import time
 
 from agentmem import drain, payload, settings, store
 from agentmem.errors import AgentmemError, PayloadError, SettingsError, SpoolError, internal_error
-from agentmem.hook_run import CONNECT_SECONDS, Run
+from agentmem.hook_run import CONNECT_SECONDS, Run, told_as_waiting
 from agentmem.jsonio import text_of
 from agentmem.paths import Paths, find_paths
 from agentmem.project import Project, find_project, head_of
@@ -83,7 +83,7 @@ def _run(run: Run, paths: Paths) -> AgentmemError | None:
         known = settings.load(paths)
     except SettingsError as error:
         return run.defer(paths, error)
-    _arm_watchdog(run, known.hook_seconds + _WATCHDOG_EXTRA_SECONDS)
+    _arm_watchdog(run, paths, known.hook_seconds + _WATCHDOG_EXTRA_SECONDS)
     deadline = run.clock + known.hook_seconds
     if run.kind == "session_start" and given is not None and place is not None:
         from agentmem.hook_start import start_session
@@ -147,7 +147,7 @@ def _store(run: Run, paths: Paths, known: Settings, deadline: float) -> Agentmem
     return run.failure or (stored.errors[0] if stored.errors else None)
 
 
-def _arm_watchdog(run: Run, seconds: float) -> None:
+def _arm_watchdog(run: Run, paths: Paths, seconds: float) -> None:
     """End this process when it hangs where no deadline reaches; its event is in the spool by now.
 
     A thread and no signal: looking up the database's host name is one call into C, and Python would see to the
@@ -160,7 +160,11 @@ def _arm_watchdog(run: Run, seconds: float) -> None:
 
     def watch() -> None:
         bell.acquire(timeout=seconds)
-        run.tell(AgentmemError("hook_hung", f"the hook hung in stage {run.stage} and was ended", "See: agentmem log"))
-        os._exit(1)
+        error = AgentmemError("hook_hung", f"the hook hung in stage {run.stage} and was ended", "See: agentmem log")
+        try:
+            run.tell(told_as_waiting(paths, error))
+            run.defer(paths, error)
+        finally:
+            os._exit(1)
 
     _thread.start_new_thread(watch, ())

@@ -41,13 +41,14 @@ def start_session(
     marker = "memory-" + os.urandom(4).hex()
     connection: Connection | None = None
     unstored: AgentmemError | None = None
+    left_behind: AgentmemError | None = None
     notes: list[str] = []
     waiting = 0
     try:
         run.stage = "connect"
         connection = store.connect(paths, known, min(deadline, time.monotonic() + CONNECT_SECONDS))
         run.stage = "sweep"
-        waiting = _catch_up(run, paths, known, connection, given, deadline)
+        waiting, left_behind = _catch_up(run, paths, known, connection, given, deadline)
         run.stage = "digest"
         found, notes = _ask(run, paths, known, connection, given, place, deadline)
     except AgentmemError as error:
@@ -64,9 +65,10 @@ def start_session(
         message = "agentmem: " + digest.one_line("; ".join(health), _MOST_MESSAGE) if health else ""
         return text, message
 
-    problem = run.failure
+    problem = run.failure or left_behind
     if connection and not unstored:
-        unstored, problem = _store_start(run, paths, known, connection, compose(problem)[0], deadline)
+        text, _ = compose(problem)
+        unstored, problem = _store_start(run, paths, known, connection, left_behind, text, deadline)
     if connection:
         connection.close()
     if unstored:
@@ -78,8 +80,10 @@ def start_session(
     return problem
 
 
-def _catch_up(run: Run, paths: Paths, known: Settings, connection: Connection, given: Payload, deadline: float) -> int:
-    """Store what earlier hooks and killed clients left: it belongs into the digest. How many events stay."""
+def _catch_up(
+    run: Run, paths: Paths, known: Settings, connection: Connection, given: Payload, deadline: float
+) -> tuple[int, AgentmemError | None]:
+    """Store what earlier hooks and killed clients left: it belongs into the digest. How many events stayed, and why."""
     spool.remove_old_drafts(paths, run.started)
     drained = drain.drain(connection, paths, known, deadline, skip=run.id)
     share = run.clock + (deadline - run.clock) * _SWEEP_SHARE
@@ -87,9 +91,8 @@ def _catch_up(run: Run, paths: Paths, known: Settings, connection: Connection, g
     swept = sweep.sweep(connection, paths, known, run.client, projects, run.started, share)
     if swept.bytes_read:
         run.flags.append(f"swept_bytes={swept.bytes_read}")
-    for error in [error for _, error in drained.errors] + swept.errors:
-        run.fail(error)
-    return drained.left
+    errors = [error for _, error in drained.errors] + swept.errors
+    return drained.left, errors[0] if errors else None
 
 
 def _ask(
@@ -134,13 +137,24 @@ def _spool_notes(waiting: int, damaged: int) -> list[str]:
 
 
 def _store_start(
-    run: Run, paths: Paths, known: Settings, connection: Connection, text: str, deadline: float
+    run: Run,
+    paths: Paths,
+    known: Settings,
+    connection: Connection,
+    left_behind: AgentmemError | None,
+    text: str,
+    deadline: float,
 ) -> tuple[AgentmemError | None, AgentmemError | None]:
     """Store the start with what is going to be given: why that failed, and what else is wrong."""
+    if left_behind and not run.failure:
+        run.stage = "sweep"
+        row = run.row("failed", left_behind, text)
+    else:
+        row = run.last_row(text)
     try:
-        stored = drain.store_record(connection, paths, known, run.record, run.last_row(text), deadline)
+        stored = drain.store_record(connection, paths, known, run.record, row, deadline)
     except AgentmemError as error:
         run.stage = "capture"
-        return error, run.failure
+        return error, None
     run.remove(paths)
-    return None, run.failure or (stored.errors[0] if stored.errors else None)
+    return None, run.failure or left_behind or (stored.errors[0] if stored.errors else None)

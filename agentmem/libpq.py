@@ -15,10 +15,22 @@ import select
 import time
 
 from agentmem.errors import DatabaseError
+from agentmem.refusals import error_for, hide, not_connected, secrets_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
+
+__all__ = [
+    "Connection",
+    "connect",
+    "error_for",
+    "find_library",
+    "hide",
+    "load",
+    "not_connected",
+    "secrets_in",
+]
 
 _CONNECTION_BAD = 1
 _POLL_READING, _POLL_WRITING, _POLL_OK = 1, 2, 3
@@ -167,7 +179,8 @@ class Connection:
         return _wait(self._pq.PQsocket(self._handle), events, deadline)
 
     def _lost(self) -> DatabaseError:
-        message = self._message(self._pq.PQerrorMessage(self._handle))
+        # Without libpq's guesses at the cause.
+        message = self._message(self._pq.PQerrorMessage(self._handle)).partition(" This probably means ")[0]
         return DatabaseError(
             "db_lost", f"the database connection broke: {message}", "It is tried again at the next hook."
         )
@@ -233,68 +246,3 @@ def _wait(descriptor: int, events: int, deadline: float) -> int:
             "db_timeout", "the database did not answer in time", "Is it overloaded, or is a firewall in between?"
         )
     return ready[0][1]
-
-
-def not_connected(message: str) -> DatabaseError:
-    """What a refused connection means; libpq gives no SQLSTATE for it, only the server's words (English or not)."""
-    lowered = message.lower()
-    if "password" in lowered or "authentication" in lowered or "pg_hba" in lowered or "role " in lowered:
-        return error_for("28000", message)
-    if "too many clients" in lowered or "connection slots" in lowered or "too many connections" in lowered:
-        return error_for("53300", message)
-    if "database " in lowered and "does not exist" in lowered:
-        return error_for("3D000", message)
-    return DatabaseError(
-        "db_unreachable", f"the database can't be reached: {message}", "Start it, or mend AGENTMEM_DATABASE_URL."
-    )
-
-
-_MEANINGS = {
-    "28": ("db_auth", "the database refused the log-in", "Mend the user or password in AGENTMEM_DATABASE_URL."),
-    "3D": ("db_missing", "the database does not exist", "Create it, or mend AGENTMEM_DATABASE_URL."),
-    "3F": ("schema_missing", "the schema agentmem is not there", "Run: agentmem db migrate"),
-    "42P01": ("schema_missing", "the schema agentmem is not complete", "Run: agentmem db migrate"),
-    "42883": ("schema_missing", "the schema agentmem is not complete", "Run: agentmem db migrate"),
-    "42501": ("db_no_right", "the database user lacks a right", "Grant it; see: agentmem doctor"),
-    "53300": ("db_too_many", "the database has no free connection", "Raise max_connections, or use a pooler."),
-    "25": ("db_read_only", "the database takes no writes", "Is it a standby, or is its disk full?"),
-    "53": ("db_full", "the database has no room", "Make room on its disk, or memory."),
-    "57": ("db_lost", "the database is being stopped", "It is tried again at the next hook."),
-    "57014": ("db_timeout", "the database gave up on a statement", "Raise its statement_timeout for this user."),
-    "40": ("db_conflict", "another transaction was in the way", "It is tried again at the next hook."),
-    "55": ("db_locked", "a lock in the database was not free in time", "It is tried again at the next hook."),
-    "AM": ("schema_newer", "the database's schema is newer than this agentmem", "Upgrade agentmem on this machine."),
-}
-
-
-def error_for(sqlstate: str, message: str) -> DatabaseError:
-    """The error that a SQLSTATE stands for, with the server's own message."""
-    unknown = ("db_error", "the database refused a statement", "See: agentmem log --failed")
-    code, meaning, hint = _MEANINGS.get(sqlstate) or _MEANINGS.get(sqlstate[:2]) or unknown
-    return DatabaseError(code, f"{meaning}: {' '.join(message.split())}", hint, sqlstate)
-
-
-def secrets_in(params: dict[str, str]) -> list[str]:
-    """What must not be shown of these parameters: the password, and every part of a URL that may be one.
-
-    A password with a raw `@`, `/` or `#` makes libpq take a part of it for the host's name and print that.
-    """
-    found = [params["password"]] if params.get("password") else []
-    url = params.get("dbname", "")
-    if "://" in url:
-        login, at, _ = url.split("://", 1)[1].rpartition("@")
-        _, colon, password = login.partition(":")
-        if at and colon and password:
-            found.append(password)
-            for separator in "@/#?":
-                found.extend(password.split(separator))
-    elif "password" in url:
-        found.append(url)
-    return sorted({item for item in found if len(item) > 1}, key=len, reverse=True)
-
-
-def hide(message: str, secrets: list[str]) -> str:
-    """The message in one line with each secret replaced."""
-    for secret in secrets:
-        message = message.replace(secret, "***")
-    return " ".join(message.split())

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 
 from agentmem import jsonio
+from agentmem.hashing import hexdigest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agentmem.jsonio import Object
 
 _MOST_LEVELS = 64
+_LONGEST_IDENTITY = 600
+"""In characters; Postgres' limit for what is in an index is 2,700 bytes."""
 
 
 class Project:
@@ -36,10 +39,18 @@ class Project:
     def as_object(self) -> Object:
         """As `agentmem.ensure_project` takes it."""
         return {
-            "identity": jsonio.clean_text(self.identity)[0],
+            "identity": _bounded(jsonio.clean_text(self.identity)[0]),
             "name": jsonio.clean_text(self.name)[0],
             "root": jsonio.clean_text(self.root)[0],
         }
+
+
+def _bounded(identity: str) -> str:
+    """The identity, short enough for an index: whoever calls a hook may name a folder that is none."""
+    if len(identity) <= _LONGEST_IDENTITY:
+        return identity
+    digest = hexdigest(identity.encode("utf-8"))
+    return f"{identity[: _LONGEST_IDENTITY - len(digest) - 1]}…{digest}"
 
 
 def find_project(cwd: str) -> Project:

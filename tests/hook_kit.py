@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from agentmem.cluster import Cluster
 
 SLUG = "-work"
+LOGIN = "by_password"
+"""A user of the tests' server who has to give a password; the tests give it one."""
 HANGS_AFTER = 30.0
 """Seconds after which a hook that is still there is taken to hang; far above its own deadline."""
 
@@ -261,10 +263,17 @@ def assert_stored(database: Database, *sessions: Session) -> None:
 def postgres() -> Iterator[Cluster]:
     """A server for all tests of this process, with a migrated database `pattern` to copy."""
     folder = tempfile.mkdtemp(prefix="agentmem-hooks-")
-    with servers.running_server(folder) as found:
+    with servers.stopped_server(folder) as found:
+        rules = os.path.join(found.data_dir, "pg_hba.conf")
+        with open(rules, "r+", encoding="utf-8") as stream:
+            before = stream.read()
+            stream.seek(0)
+            stream.write(f"local all {LOGIN} scram-sha-256\n{before}")
+        servers.start(found)
         pattern = {**cluster.connect_params(found), "dbname": "pattern"}
         with psycopg.connect(**{**pattern, "dbname": "postgres"}, autocommit=True) as connection:
             connection.execute("create database pattern")
+            connection.execute(f"create role {LOGIN} login superuser")
         with db.connect(pattern) as connection:
             migrations.migrate(connection)
         yield found
