@@ -23,14 +23,15 @@ DOWN = "down"
 SILENT = "silent"
 """It took the connection and didn't answer before the deadline."""
 
-_CANNOT_CONNECT_NOW = "57P03"
+CANNOT_CONNECT_NOW = "57P03"
+"""SQLSTATE of a server that is starting, stopping or recovering."""
 _PROTOCOL = (3 << 16).to_bytes(4, "big")
 
 
 def probe(socket_path: str, deadline: float) -> str:
     """READY, COMING_OR_GOING, DOWN or SILENT; never later than `deadline` (a time.monotonic() value)."""
     try:
-        connection = _connect(socket_path, deadline)
+        connection = open_socket(socket_path, deadline)
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
         return DOWN
     except BlockingIOError:
@@ -44,11 +45,11 @@ def probe(socket_path: str, deadline: float) -> str:
             "The sandbox or the folder's rights forbid it; allow this path.",
         ) from error
     try:
-        _start(connection, "agentmem")
+        send_startup(connection, "agentmem")
         connection.sendall(b"X\x00\x00\x00\x04")
     except ClusterError as error:
         # Any other refusal (too many connections, no such database) comes from a server that is up.
-        return COMING_OR_GOING if error.sqlstate == _CANNOT_CONNECT_NOW else READY
+        return COMING_OR_GOING if error.sqlstate == CANNOT_CONNECT_NOW else READY
     except TimeoutError:
         return SILENT
     except (ConnectionError, EOFError):
@@ -60,18 +61,18 @@ def probe(socket_path: str, deadline: float) -> str:
 
 def query(socket_path: str, database: str, sql: str, deadline: float) -> list[list[str]]:
     """The rows of all statements in `sql`, NULL as ""; ClusterError with the server's words, OSError, EOFError."""
-    connection = _connect(socket_path, deadline)
+    connection = open_socket(socket_path, deadline)
     try:
-        buffer = _start(connection, database)
+        buffer = send_startup(connection, database)
         text = sql.encode() + b"\x00"
         connection.sendall(b"Q" + (len(text) + 4).to_bytes(4, "big") + text)
         rows: list[list[str]] = []
         while True:
-            kind, body = _message(connection, buffer)
+            kind, body = next_message(connection, buffer)
             if kind == b"D":
                 rows.append(_fields(body))
             elif kind == b"E":
-                raise _refusal(body)
+                raise refusal(body)
             elif kind == b"Z":
                 connection.sendall(b"X\x00\x00\x00\x04")
                 return rows
@@ -79,7 +80,8 @@ def query(socket_path: str, database: str, sql: str, deadline: float) -> list[li
         connection.close()
 
 
-def _connect(socket_path: str, deadline: float) -> _socket.socket:
+def open_socket(socket_path: str, deadline: float) -> _socket.socket:
+    """A connected socket that waits until `deadline` at most; OSError."""
     import _socket
 
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -92,21 +94,33 @@ def _connect(socket_path: str, deadline: float) -> _socket.socket:
     return connection
 
 
-def _start(connection: _socket.socket, database: str) -> bytearray:
+def startup(database: str) -> bytes:
+    """The packet that opens a session."""
     names = f"user\0agentmem\0database\0{database}\0application_name\0agentmem\0\0".encode()
-    connection.sendall((len(names) + 8).to_bytes(4, "big") + _PROTOCOL + names)
+    return (len(names) + 8).to_bytes(4, "big") + _PROTOCOL + names
+
+
+def send_startup(connection: _socket.socket, database: str) -> bytearray:
+    """Open a session and wait until it is ready; what was read beyond that."""
+    connection.sendall(startup(database))
     buffer = bytearray()
+    await_ready(connection, buffer)
+    return buffer
+
+
+def await_ready(connection: _socket.socket, buffer: bytearray) -> None:
+    """Wait for the answer to a startup packet; ClusterError with the server's words and SQLSTATE when it refuses."""
     while True:
-        kind, body = _message(connection, buffer)
+        kind, body = next_message(connection, buffer)
         if kind == b"E":
-            raise _refusal(body)
+            raise refusal(body)
         if kind == b"R" and body != b"\0\0\0\0":
             raise ClusterError("cluster_wants_password", "the embedded server asks for a password")
         if kind == b"Z":
-            return buffer
+            return
 
 
-def _message(connection: _socket.socket, buffer: bytearray) -> tuple[bytes, bytes]:
+def next_message(connection: _socket.socket, buffer: bytearray) -> tuple[bytes, bytes]:
     """The next message's kind and body; what was read beyond it stays in `buffer`."""
     while len(buffer) < 5 or len(buffer) < 1 + int.from_bytes(buffer[1:5], "big"):
         part = connection.recv(8192)
@@ -130,6 +144,7 @@ def _fields(body: bytes) -> list[str]:
     return values
 
 
-def _refusal(body: bytes) -> ClusterError:
+def refusal(body: bytes) -> ClusterError:
+    """An error message of the server as an error, with its SQLSTATE."""
     fields = {part[:1]: part[1:].decode("utf-8", "replace") for part in body.split(b"\0") if part}
     return ClusterError("cluster_refused", fields.get(b"M", ""), sqlstate=fields.get(b"C", ""))

@@ -1,10 +1,12 @@
-"""The hooks' connection to the database in force: the embedded server is started when it is not running."""
+"""The hooks' connection to the database in force.
+
+The embedded server is spoken to directly, and started when it is not running; any other through libpq."""
 
 from __future__ import annotations
 
 import sys
 
-from agentmem import cluster, libpq
+from agentmem import cluster, direct
 from agentmem.errors import DatabaseError
 
 TYPE_CHECKING = False
@@ -24,19 +26,18 @@ if TYPE_CHECKING:
 def connect(paths: Paths, settings: Settings, deadline: float) -> Connection:
     """A connection until `deadline` (time.monotonic()); DatabaseError with its reason otherwise."""
     if settings.database_url:
-        return _open({"dbname": settings.database_url}, settings, deadline)
+        return _by_libpq({"dbname": settings.database_url}, settings, deadline)
     server = cluster.cluster_for(paths, cluster.find_bin_dir(settings.pg_bin, settings.site_dirs))
-    params = cluster.connect_params(server)
-    try:
-        return _open(params, settings, deadline)
-    except DatabaseError as error:
-        if error.code not in ("db_unreachable", "db_lost"):
-            raise
-    cluster.ensure_running(server, deadline, create=False, idle_minutes=settings.idle_minutes)
-    return _open(params, settings, deadline)
+
+    def restart(until: float) -> bool:
+        return cluster.ensure_running(server, until, create=False, idle_minutes=settings.idle_minutes)
+
+    return direct.connect(server.socket_path, "agentmem", restart, deadline)
 
 
-def _open(params: dict[str, str], settings: Settings, deadline: float) -> Connection:
+def _by_libpq(params: dict[str, str], settings: Settings, deadline: float) -> Connection:
+    from agentmem import libpq
+
     try:
         libpq.load(settings.site_dirs)
     except DatabaseError as error:
