@@ -141,12 +141,23 @@ def _transcript(connection: Connection, settings: Settings, source: Source) -> D
     ).fetchone()
 
 
+def _has_line(descriptor: int, start: int) -> bool:
+    """Whether a complete line begins at this byte."""
+    at = start
+    while raw := os.pread(descriptor, _CHUNK, at):
+        if b"\n" in raw:
+            return True
+        at += len(raw)
+    # Without its line end, the last line counts when it is whole.
+    return at > start and transcript.read_slice(descriptor, start, _ignore) is not None
+
+
 def _ignore(record: Object, position: int, reading: Reading) -> None:
     del record, position, reading
 
 
 def _never_captured(source: Source, descriptor: int, times: Times) -> list[Problem]:
-    if transcript.read_slice(descriptor, 0, _ignore) is None:
+    if not _has_line(descriptor, 0):
         return []
     changed = os.fstat(descriptor).st_mtime
     if changed < times.installed - _MARGIN_SECONDS:
@@ -156,7 +167,7 @@ def _never_captured(source: Source, descriptor: int, times: Times) -> list[Probl
 
 
 def _tail(source: Source, descriptor: int, committed: int, times: Times) -> list[Problem]:
-    if transcript.read_slice(descriptor, committed, _ignore) is None:
+    if not _has_line(descriptor, committed):
         return []
     found = os.fstat(descriptor)
     detail = f"{found.st_size - committed} bytes from byte {committed} on are not captured"
