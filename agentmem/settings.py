@@ -106,7 +106,7 @@ def host_id(paths: Paths) -> str:
     known = _read(file)
     if known is None:
         make_private(paths.state)
-        draft = f"{file}.{os.getpid()}"
+        draft = os.path.join(paths.state, f".host_id.{os.getpid()}")
         replace_file(draft, new_id(time.time()).encode(), 0o600)
         try:
             os.link(draft, file)

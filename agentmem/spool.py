@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentmem.jsonio import Object
 
 _SUFFIX = ".json"
+_DRAFT_SECONDS = 3600
 
 
 def put(paths: Paths, name: str, record: Object) -> int:
@@ -168,12 +169,21 @@ def damaged(paths: Paths) -> list[str]:
 def remove_old_drafts(paths: Paths, now: float) -> int:
     """Remove drafts that killed processes left, older than an hour (`now`: seconds since 1970); how many."""
     removed = 0
-    try:
-        entries = list(os.scandir(paths.spool))
-    except FileNotFoundError:
-        return 0
-    for entry in entries:
-        if entry.name.startswith(".") and now - entry.stat().st_mtime > 3600:
-            os.unlink(entry.path)
-            removed += 1
+    for folder in (paths.spool, paths.cache, os.path.join(paths.cache, "digests"), paths.state):
+        for draft in _drafts(folder):
+            try:
+                if now - os.stat(draft).st_mtime > _DRAFT_SECONDS:
+                    os.unlink(draft)
+                    removed += 1
+            except FileNotFoundError:
+                # It was finished, or another process removes old ones, too.
+                continue
     return removed
+
+
+def _drafts(folder: str) -> list[str]:
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [os.path.join(folder, name) for name in names if name.startswith(".")]

@@ -6,6 +6,7 @@ it). Nothing in here is a stand-in: the command is the registered one, the datab
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -160,13 +161,13 @@ class Session:
 class Machine:
     """One installation of agentmem, and a client that has its hooks registered."""
 
-    def __init__(self, root: Path, url: str, **values: str) -> None:
+    def __init__(self, root: Path, url: str = "", **values: str) -> None:
         self.home = root / "person"
         self.agentmem = root / "agentmem"
         self.projects = self.home / ".claude" / "projects"
         self.work = root / "work"
         for folder in (self.projects / SLUG, self.work, self.agentmem / "config"):
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
         self.paths = find_paths({}, os.fspath(self.agentmem))
         self.configure(AGENTMEM_DATABASE_URL=url, **values)
 
@@ -231,7 +232,16 @@ class Machine:
     def drafts(self) -> list[Path]:
         """Files that were begun and not finished, wherever they are."""
         state = self.agentmem / "state"
-        return [file for file in state.rglob("*") if file.is_file() and (file.name[0] == "." or ".json." in file.name)]
+        return [file for file in state.rglob(".*") if file.is_file() and not file.name.startswith(".s.PGSQL")]
+
+
+@contextlib.contextmanager
+def embedded_machine(root: Path) -> Iterator[tuple[Machine, Database]]:
+    """An installation with the embedded server, which is what people have who set nothing, and its database."""
+    with servers.running_server(root / "agentmem") as found:
+        with db.connect(cluster.connect_params(found)) as connection:
+            migrations.migrate(connection)
+        yield Machine(root), Database(found, "agentmem")
 
 
 def assert_stored(database: Database, *sessions: Session) -> None:
