@@ -16,6 +16,8 @@ from agentmem.errors import AgentmemError, DatabaseError, TranscriptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentmem.hints import Hints
     from agentmem.jsonio import Json, Object
     from agentmem.reading import Reading
@@ -65,17 +67,19 @@ def capture(
     run: Object | None,
     deadline: float,
     hints: Hints | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Stored:
     """Store what is new in these files, and the run; returns once it is committed.
 
     `about` is an `envelope`; `session` is as agentmem.note_session takes it (project and key at least). A file
     that can't be read is reported in the result. With `hints` the database is asked for positions only where
-    there is no hint, or where one was wrong. DatabaseError: what the database says, capture_unfinished when
+    there is no hint, or where one was wrong. `progress` is called with each further count of bytes that are committed.
+    DatabaseError: what the database says, capture_unfinished when
     the deadline (time.monotonic()) passed with committed parts, capture_contended.
     """
     host = jsonio.text_of(jsonio.object_of(about, "host"), "id")
     for attempt in range(_MOST_TRIES):
-        batch = _Batch(connection, {**about, "session": session}, run, deadline, hints)
+        batch = _Batch(connection, {**about, "session": session}, run, deadline, hints, progress)
         known = _hinted(hints, sources) if hints and attempt == 0 else None
         if known is None:
             known = positions(connection, host, sources, deadline)
@@ -134,9 +138,16 @@ class _Batch:
     """Slices on their way to the database."""
 
     def __init__(
-        self, connection: Connection, event: Object, run: Object | None, deadline: float, hints: Hints | None
+        self,
+        connection: Connection,
+        event: Object,
+        run: Object | None,
+        deadline: float,
+        hints: Hints | None,
+        progress: Callable[[int], None] | None,
     ) -> None:
         self.stored = Stored()
+        self._progress = progress
         self._hints = hints
         self._reached: dict[str, Object] = {}
         self._connection = connection
@@ -217,13 +228,15 @@ class _Batch:
         event: Object = {**self._event, "slices": self._slices, "run": self._final_run() if final else None}
         rows = self._connection.query("select agentmem.capture($1::jsonb)", [jsonio.dumps_clean(event)], self._deadline)
         self._slices = []
-        self._size = 0
+        size, self._size = self._size, 0
         answer = jsonio.loads(rows[0][0] or "{}")
         if isinstance(answer, dict) and answer.get("stale"):
             raise _StaleError
         if self._hints:
             for path, position in self._reached.items():
                 self._hints.put(path, position)
+        if self._progress:
+            self._progress(size)
 
     def _final_run(self) -> Object | None:
         """The run with what was read for it and what was odd about that."""

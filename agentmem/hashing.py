@@ -17,6 +17,14 @@ else:
 __all__ = ["hexdigest", "sha256"]
 
 
+_LONG = 1 << 19
+
+
 def hexdigest(data: bytes) -> str:
     """SHA-256 of the bytes, 64 lower-case hexadecimal digits."""
-    return sha256(data).hexdigest()
+    if len(data) < _LONG:
+        return sha256(data).hexdigest()
+    # OpenSSL's takes a tenth of the time, and 3 ms to load.
+    from hashlib import sha256 as quicker
+
+    return quicker(data).hexdigest()

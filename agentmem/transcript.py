@@ -111,21 +111,22 @@ def read_slice(descriptor: int, start: int, read_record: ReadRecord) -> Slice | 
 def _read_lines(raw: bytes, start: int, read_record: ReadRecord, reading: Reading) -> int:
     position = start
     lines = 0
+    dirty = jsonio.may_need_cleaning(raw)
     for line in raw.split(b"\n"):
         if line and not line.isspace():
             lines += 1
             if position == 0 and line.startswith(b"\xef\xbb\xbf"):
                 line = line[3:]  # noqa: PLW2901 - a byte order mark is no part of the record
-            _read_line(line, position, read_record, reading)
+            _read_line(line, position, read_record, reading, dirty=dirty)
         position += len(line) + 1
     return lines
 
 
-def _read_line(line: bytes, position: int, read_record: ReadRecord, reading: Reading) -> None:
+def _read_line(line: bytes, position: int, read_record: ReadRecord, reading: Reading, *, dirty: bool) -> None:
     text = line.decode("utf-8", "replace")
     try:
         value = jsonio.loads(text)
-        if jsonio.may_need_cleaning(line):
+        if dirty and jsonio.may_need_cleaning(line):
             value, _ = jsonio.clean(value)
     except ValueError:
         _rescue(text, position, read_record, reading)

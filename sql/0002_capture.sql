@@ -83,7 +83,10 @@ begin
     select s.id into found_id from agentmem.sessions s
     where s.client = event->>'client' and s.key = session_key for update;
     if found_id is null then
-        perform agentmem.ensure_host(event->'host', event->>'version');
+        -- Not refreshed here: that would lock the row, and new sessions would be captured one after the other.
+        if not exists (select from agentmem.hosts where id = (event->'host'->>'id')::uuid) then
+            perform agentmem.ensure_host(event->'host', event->>'version');
+        end if;
         insert into agentmem.sessions as s (client, key, host_id, parent_id, project_id, cwd)
         values (event->>'client', session_key, (event->'host'->>'id')::uuid, parent,
                 agentmem.ensure_project(event->'session'->'project'), event->'session'->>'cwd')
@@ -354,6 +357,9 @@ begin
     perform agentmem.require_schema((event->>'schema')::integer);
     -- A lock that is held for long must not hold up a turn: the event waits in the spool instead.
     perform set_config('lock_timeout', '2s', true);
+    -- Everything here is looked up by an index. Statistics of tables that were empty a moment ago say otherwise, and a
+    -- plan made by them would stay for the whole of a backfill.
+    perform set_config('enable_seqscan', 'off', true);
     if event->'session'->>'key' is null or event->'run'->>'event' = 'SessionStart' then
         perform agentmem.ensure_host(event->'host', event->>'version');
     end if;
@@ -385,15 +391,22 @@ end $$;
 comment on function agentmem.capture is 'Takes one event of a hook: its session, any number of slices of transcripts, and the row of the run, all or nothing. Every part of it can be sent again without harm.';
 
 create function agentmem.reread(host uuid, of_path text) returns void
-language sql as $$
+language plpgsql as $$
+declare
+    file record;
+begin
     update agentmem.transcripts
     set generation = generation + 1, committed = 0, mark_length = 0, mark_sha256 = ''
-    where host_id = host and path = of_path;
-    delete from agentmem.receipts r
-    using agentmem.transcripts t
-    where t.id = r.transcript_id and t.host_id = host and t.path = of_path
-$$;
-comment on function agentmem.reread is 'Has a transcript read again from its start: the way to mend turns or receipts that are not what they were. Its turns stay, and are replaced as they are read.';
+    where host_id = host and path = of_path
+    returning id, session_id into file;
+    if not found then
+        return;
+    end if;
+    delete from agentmem.receipts
+    where transcript_id = file.id
+      and id in (select v.receipt_id from agentmem.verify(file.session_id) v where v.problem = 'turns_missing');
+end $$;
+comment on function agentmem.reread is 'Has a transcript read again from its start: the way to mend turns or receipts that are not what they were. Turns stay, and are replaced as they are read; receipts stay where they hold, as what proves turns of an earlier version of the file.';
 
 create function agentmem.positions(host uuid, paths jsonb) returns jsonb
 language sql stable as $$
