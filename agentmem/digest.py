@@ -181,12 +181,19 @@ def _distinct(sessions: list[Object]) -> list[Object]:
 def one_line(text: str, most: int, marker: str = "") -> str:
     """The text in one line of at most `most` characters, without whatever could end the fence or the line."""
     kept = "".join(
-        " " if c < " " or "\x7f" <= c <= "\x9f" or c in "\u2028\u2029\u202e\u202d" else c for c in text[: most * 8]
+        " " if c < " " or "\x7f" <= c <= "\x9f" or c in "\u2028\u2029" else c
+        for c in text[: most * 8]
+        if not _is_hidden(c)
     )
     kept = " ".join(kept.split()).replace("</", "< /").replace("<agentmem", "< agentmem")
     if marker:
         kept = kept.replace(marker, "")
     return kept if len(kept) <= most else kept[: most - 1].rstrip() + "…"
+
+
+def _is_hidden(c: str) -> bool:
+    """Characters that turn the reading direction round, or that a model reads and a person doesn't see."""
+    return "\u202a" <= c <= "\u202e" or "\u2066" <= c <= "\u2069" or "\U000e0000" <= c <= "\U000e01ef"
 
 
 def utf16_length(text: str) -> int:
@@ -215,9 +222,10 @@ def saved(paths: Paths, project: str, now: float, reason: str, root: str = "") -
     try:
         with open(cache_file(paths, project), "rb") as stream:
             kept = jsonio.loads(stream.read().decode("utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
+        # What can't be read is as good as none, and the digest says so.
         kept = None
-    if not isinstance(kept, dict):
+    if not isinstance(kept, dict) or not object_of(kept, "answer"):
         return Known(None, reason=reason, root=root)
     at = kept.get("at")
     age = now - at if isinstance(at, (int, float)) else 0.0
