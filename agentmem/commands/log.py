@@ -34,7 +34,9 @@ _STYLES = {"failed": "red", runs.WAITING: "red", "deferred": "yellow", "skipped"
 
 
 @click.command("log")
-@click.option("-n", "most", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
+@click.option(
+    "-n", "most", type=click.IntRange(min=1), default=50, metavar="N", help="How many at most.  [default: 50]"
+)
 @click.option("--failed", is_flag=True, help="Only runs that failed, or whose event had to wait in the spool.")
 @click.option("--session", default="", metavar="ID", help="Only runs of this session: its id or the beginning of it.")
 @click.option("--event", default="", metavar="NAME", help="Only runs of this event, such as Stop.")

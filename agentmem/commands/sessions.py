@@ -32,7 +32,9 @@ _COLUMNS = (
 
 
 @click.command("sessions")
-@click.option("-n", "most", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option(
+    "-n", "most", type=click.IntRange(min=1), default=20, metavar="N", help="How many at most.  [default: 20]"
+)
 @click.option("--project", default=".", metavar="NAME|DIR", help="A project by name or folder.  [default: this one]")
 @click.option("--all", "everywhere", is_flag=True, help="Sessions of all projects.")
 @click.option("--client", default="", metavar="NAME", help="Only those of this client, such as claude-code.")

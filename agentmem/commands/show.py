@@ -30,7 +30,11 @@ _MOST_NOTE = 300
 @click.command("show")
 @click.argument("session")
 @click.option(
-    "--turns", type=click.IntRange(min=1), default=20, show_default=True, help="How many of the last messages."
+    "--turns",
+    type=click.IntRange(min=1),
+    default=20,
+    metavar="N",
+    help="How many of the last messages.  [default: 20]",
 )
 @click.option("--all", "whole", is_flag=True, help="All messages, with history that a fork copied, and in full.")
 @options.as_json
