@@ -17,7 +17,7 @@ import hook_kit
 import psycopg
 import pytest
 import servers
-from hook_kit import HANGS_AFTER, Machine, assert_stored
+from hook_kit import HANGS_AFTER, Database, Machine, assert_stored
 from psycopg.rows import dict_row
 from wire import Wire
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from hook_kit import Database, Done, Session
+    from hook_kit import Done, Session
 
     from agentmem.cluster import Cluster
 
@@ -174,6 +174,8 @@ def kill_waiting(patient: Patient) -> None:
     )
 
 
+cut_after = on_the_wire("cut_after")
+
 BREAKAGES: dict[str, tuple[Callable[[Patient], AbstractContextManager[None]], str, str]] = {
     "down": (down, "db_unreachable", "1"),
     "wrong password": (wrong_password, "db_auth", "1"),
@@ -184,7 +186,7 @@ BREAKAGES: dict[str, tuple[Callable[[Patient], AbstractContextManager[None]], st
     "no schema": (no_schema, "schema_missing", "5"),
     "newer schema": (newer_schema, "schema_newer", "5"),
     "cut before the capture": (on_the_wire("cut_before"), "db_lost", "5"),
-    "cut after the capture": (on_the_wire("cut_after"), "db_lost", "5"),
+    "cut after the capture": (cut_after, "db_lost", "5"),
     "no answer to the capture": (on_the_wire("mute"), "db_timeout", "1"),
     "terminated": (terminated, "db_lost", "20"),
 }
@@ -212,9 +214,39 @@ def assert_told(event: str, done: Done, code: str, session: Session) -> None:
 @pytest.mark.parametrize("event", hook_kit.FIELDS)
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_a_broken_database(patient: Patient, tmp_path: Path, name: str, event: str) -> None:
-    database = patient.database
     break_it, code, seconds = BREAKAGES[name]
-    machine = Machine(tmp_path, url_of(database, patient.wire), AGENTMEM_HOOK_SECONDS=seconds)
+    machine = Machine(tmp_path, url_of(patient.database, patient.wire), AGENTMEM_HOOK_SECONDS=seconds)
+    break_and_mend(patient, machine, break_it, code, event)
+
+
+@pytest.mark.parametrize("event", hook_kit.FIELDS)
+@pytest.mark.parametrize("name", [name for name in BREAKAGES if name not in ("wrong password", "too many of one user")])
+def test_a_broken_embedded_database(postgres: Cluster, tmp_path: Path, name: str, event: str) -> None:
+    """The embedded server is spoken to without libpq; here its socket is the wire."""
+    break_it, code, seconds = BREAKAGES[name]
+    machine = Machine(tmp_path, AGENTMEM_HOOK_SECONDS=seconds)
+    socket_dir = servers.server_for(machine.agentmem).socket_dir
+    os.makedirs(socket_dir, mode=0o700, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        params = {**cluster.connect_params(postgres), "dbname": "postgres"}
+        admin = stack.enter_context(psycopg.connect(**params, autocommit=True, row_factory=dict_row))
+        admin.execute("drop database agentmem with (force)")
+        admin.execute("create database agentmem template pattern")
+        wire = Wire(postgres.socket_path, socket_dir)
+        stack.callback(wire.close)
+        patient = Patient(Database(postgres, "agentmem"), wire, admin)
+        # Where nothing listens, the server would be started; there is none to start.
+        break_and_mend(patient, machine, break_it, "cluster_missing" if name == "down" else code, event)
+
+
+def break_and_mend(
+    patient: Patient,
+    machine: Machine,
+    break_it: Callable[[Patient], AbstractContextManager[None]],
+    code: str,
+    event: str,
+) -> None:
+    database = patient.database
     earlier, session = machine.session(), machine.session()
     earlier.say("user", "earlier prompt")
     session.turn(1)
@@ -233,7 +265,7 @@ def test_a_broken_database(patient: Patient, tmp_path: Path, name: str, event: s
 
     # Mended: one more hook stores everything.
     assert machine.hook("Stop", session) == (0, "", "")
-    committed = name == "cut after the capture" and event != "SessionStart"
+    committed = break_it is cut_after and event != "SessionStart"
     assert [(run["event"], run["outcome"], run["error_code"]) for run in database.runs()] == [
         ("Stop", "ok", None),
         ("SessionStart", "ok", None),

@@ -13,15 +13,15 @@ STATEMENT = b"agentmem.capture("
 
 
 class Wire:
-    """A Unix socket (in `folder`, named as Postgres names its own) whose connections are passed on to a server.
+    """A Unix socket (in `folder`, named as Postgres names its own) whose connections are passed on to `server`.
 
     `mode` is what becomes of connections made from then on: `pass`; `hang`: nothing is ever answered; and, once the
     statement that captures is on its way, `cut_before` it is passed on, `cut_after` it was answered (so it is
     committed), or `mute`: it is not passed on and the connection stays.
     """
 
-    def __init__(self, server: str) -> None:
-        self.folder = tempfile.mkdtemp(prefix="agentmem-wire-")
+    def __init__(self, server: str, folder: str = "") -> None:
+        self.folder = folder or tempfile.mkdtemp(prefix="agentmem-wire-")
         self.path = os.path.join(self.folder, ".s.PGSQL.5432")
         self.mode = "pass"
         self.met = threading.Event()
