@@ -169,11 +169,15 @@ def _hooks(patient: Patient) -> tuple[dict[str, list[Object]], list[Check]]:
     try:
         configured = claude_settings.read_settings(file)
         hooks = claude_settings.registered(configured)
+        off = claude_settings.switched_off(file, claude_settings.managed_dir())
     except AgentmemError as error:
         return {}, [Check("hooks", FAIL, str(error), error.hint)]
     found: list[Check] = []
-    if configured.get("disableAllHooks") is True:
-        found.append(Check("hooks", FAIL, f"disableAllHooks is true in {file}", "Remove that line."))
+    if off:
+        found.append(Check("hooks", FAIL, off, "Change that file, or have it changed."))
+    for event in claude_settings.narrowed(configured):
+        why = f"{event} stands under a matcher in {file}, so it may not run every time"
+        found.append(Check("hooks", FAIL, why, "agentmem install"))
     for event in claude_settings.EVENTS:
         entries = hooks.get(event, [])
         if len(entries) != 1:

@@ -182,6 +182,7 @@ BREAKS: dict[str, tuple[Callable[[dict[str, object]], object], str]] = {
         ),
         "is not there",
     ),
+    "a hook under a matcher": (lambda known: known["hooks"]["SessionStart"][0].update(matcher="compact"), "matcher"),
     "hooks switched off": (lambda known: known.update(disableAllHooks=True), "disableAllHooks"),
 }
 

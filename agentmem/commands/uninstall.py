@@ -7,6 +7,7 @@ import os
 import click
 
 from agentmem import claude_settings, paths
+from agentmem.commands.install import show
 
 
 @click.command("uninstall")
@@ -17,6 +18,4 @@ def command(dry_run: bool, config_dir: str) -> None:
     where = paths.find_paths(dict(os.environ))
     file = claude_settings.settings_file(config_dir or claude_settings.config_dir(os.environ))
     change = claude_settings.uninstall(file, os.path.join(where.state, "install"), dry_run=dry_run)
-    for event in change.events:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {event}")
-    click.echo(f"{file}: {len(change.events)} events changed" if change.changed else f"{file}: nothing to change")
+    show(change, dry_run=dry_run)
