@@ -52,10 +52,11 @@ def command(dry_run: bool, config_dir: str, after: datetime | None, session: str
     plan = _look(where, known, wanted)
     if dry_run:
         output.table(_COLUMNS, [_row(job) for job in plan.jobs])
+    if dry_run or output.on_terminal():
         _sum_up_plan(plan, wanted)
+    _list("can't be mended", plan.hopeless)
+    if dry_run:
         sys.exit(1 if plan.hopeless else 0)
-    if output.on_terminal():
-        _sum_up_plan(plan, wanted)
     outcomes, left = _do(where, known, plan.jobs)
     if len(outcomes) == len(plan.jobs) and not left and not plan.hopeless and wanted.is_everything:
         # The next session start need not look at all these files again.
@@ -84,7 +85,6 @@ def _sum_up_plan(plan: Plan, wanted: Wanted) -> None:
     size = sum(job.size for job in plan.jobs)
     text += f"{output.count(len(plan.jobs), 'session')} to capture or mend, {output.size(size)}"
     output.complain(text if plan.sources else f"no transcript that fits is in {wanted.projects}")
-    _list("can't be mended", plan.hopeless)
 
 
 def _list(word: str, problems: list[str]) -> None:
