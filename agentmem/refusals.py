@@ -60,8 +60,13 @@ def secrets_in(params: dict[str, str]) -> list[str]:
         _, colon, password = login.partition(":")
         if at and colon and password:
             found.append(password)
-            for separator in "@/#?":
-                found.extend(password.split(separator))
+            # The stretches between two separators of one kind, then those between any two.
+            pieces = password
+            for separator in "@/#?:":
+                found.extend(part for part in password.split(separator) if len(part) > 2)
+                pieces = pieces.replace(separator, " ")
+            found.extend(part for part in pieces.split() if len(part) > 2)
+        found.extend(item.split("&")[0] for item in url.split("password=")[1:])
     elif "password" in url:
         found.append(url)
     return sorted({item for item in found if len(item) > 1}, key=len, reverse=True)

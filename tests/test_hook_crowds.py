@@ -136,19 +136,23 @@ def test_captures_lock_rows_in_one_order(machine: Machine, database: Database) -
     with database.connect() as holder:
         with holder.transaction():
             holder.execute("select 1 from agentmem.sessions for update")
-            for count, event in enumerate(("Stop", "SessionStart"), 1):
+            # The start doesn't sweep, where it would wait before it has locked anything.
+            for count, (event, fields) in enumerate((("Stop", {}), ("SessionStart", {"transcript_path": ""})), 1):
                 process = machine.start(event)
                 started.append(process)
                 assert process.stdin
-                process.stdin.write(json.dumps(machine.payload(event, session)).encode())
+                process.stdin.write(json.dumps(machine.payload(event, session, **fields)).encode())
                 process.stdin.close()
                 process.stdin = None
                 waiting_captures(database, count)
-        deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
         for process in started:
             with process:
                 _, err = process.communicate(timeout=HANGS_AFTER)
             assert (process.returncode, err) == (0, b"")
+        # Servers count them when they end.
+        others = "select count(*) = 1 as alone from pg_stat_activity where datname = current_database()"
+        servers.until(lambda: holder.execute(others).fetchone() == {"alone": True})
+        deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
         assert holder.execute(deadlocks).fetchone() == {"deadlocks": 0}
     assert_stored(database, session)
     assert database.one("select count(*) from agentmem.sessions where parent_id is not null") == 1

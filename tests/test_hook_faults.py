@@ -342,16 +342,14 @@ def test_a_name_server_that_does_not_answer(tmp_path: Path) -> None:
 
 def test_a_url_with_a_raw_password(tmp_path: Path) -> None:
     """libpq takes a part of it for the host, and would print it."""
-    machine = Machine(tmp_path, "postgresql://me:fir@st/sec#ond@127.0.0.1:1/mine", AGENTMEM_HOOK_SECONDS="1")
+    machine = Machine(tmp_path, "postgresql://me:open@sesame/sec#ret@127.0.0.1:1/mine")
     for event in hook_kit.FIELDS:
         done = machine.hook(event, machine.session())
         assert done.code == 1
         assert "nothing is lost" in done.err
-        for part in ("fir@st", "fir", "sec", "ond"):
-            assert part not in (done.err + done.out).replace("second", "").replace("first", "")
-    written = json.dumps(machine.spooled())
-    assert "fir@st" not in written
-    assert "sec#ond" not in written
+        assert "sesame" not in str(done)
+        assert "sec#ret" not in str(done)
+    assert "sesame" not in json.dumps(machine.spooled())
 
 
 # What waits
