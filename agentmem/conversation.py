@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Tool = dict[str, Any]
 
-_LINES_PER_MESSAGE = 12
-
 
 class Message(NamedTuple):
     """What was said at one time. kind: as agentmem.turns has it; that of an answer that only calls tools is tool_call.
@@ -49,39 +47,39 @@ def read(connection: Connection, session_id: int, most: int | None, *, whole: bo
     """The last `most` messages of a session (None: all); `whole`: with copied history and what the client put in."""
     counts = connection.execute(
         """
-        select count(distinct coalesce(message, uuid)) filter (where origin is null) as own,
-               count(distinct coalesce(message, uuid)) filter (where origin is not null) as copied
-        from agentmem.turns where session_id = %s and (%s or kind <> 'meta') and kind <> 'tool_result'
+        select count(distinct coalesce(message, uuid)) filter (where origin is null and kind <> 'meta') as own,
+               count(distinct coalesce(message, uuid)) filter (where origin is not null and kind <> 'meta') as copied,
+               count(distinct coalesce(message, uuid)) as everything
+        from agentmem.turns where session_id = %s and kind <> 'tool_result'
         """,
-        (session_id, whole),
+        (session_id,),
     ).fetchone()
-    own, copied = (counts["own"], counts["copied"]) if counts else (0, 0)
-    limit = None if most is None else most * _LINES_PER_MESSAGE
-    while True:
-        rows = _last_lines(connection, session_id, limit, whole=whole)
-        messages = merge(rows)
-        if limit is None or len(rows) < limit:
-            break
-        # The first of them may lack lines that are before it.
-        if len(messages) > (most or 0):
-            messages = messages[1:]
-            break
-        limit *= 4
-    shown = messages if most is None else messages[max(0, len(messages) - most) :]
-    total = own + (copied if whole else 0)
-    return Conversation(shown, max(0, total - len(shown)), 0 if whole else copied)
+    messages = merge(_last_lines(connection, session_id, most, whole=whole))
+    if counts is None:
+        return Conversation(messages, 0, 0)
+    total = counts["everything"] if whole else counts["own"]
+    return Conversation(messages, total - len(messages), 0 if whole else counts["copied"])
 
 
-def _last_lines(connection: Connection, session_id: int, limit: int | None, *, whole: bool) -> list[DictRow]:
-    rows = connection.execute(
+def _last_lines(connection: Connection, session_id: int, most: int | None, *, whole: bool) -> list[DictRow]:
+    """Every line of the last messages, and the results of their tool calls."""
+    return connection.execute(
         """
-        select uuid, role, kind, at, message, text, tools, origin from agentmem.turns
-        where session_id = %s and (%s or (origin is null and kind <> 'meta'))
-        order by position desc, id desc limit %s
+        with line as (
+            select uuid, position, id, role, kind, at, message, text, tools, origin, coalesce(message, uuid) as name
+            from agentmem.turns
+            where session_id = %s and (%s or (origin is null and kind <> 'meta'))
+        ), wanted as (
+            select name, min(position) as place from line where kind <> 'tool_result'
+            group by name order by place desc limit %s
+        )
+        select * from line
+        where name in (select name from wanted)
+           or (kind = 'tool_result' and position > (select min(place) from wanted))
+        order by position, id
         """,
-        (session_id, whole, limit),
+        (session_id, whole, most),
     ).fetchall()
-    return rows[::-1]
 
 
 def merge(rows: list[DictRow]) -> list[Message]:
@@ -89,11 +87,10 @@ def merge(rows: list[DictRow]) -> list[Message]:
     groups: dict[str, list[DictRow]] = {}
     results: list[DictRow] = []
     for row in rows:
-        name = row["message"] or row["uuid"]
         if row["kind"] == "tool_result":
             results.append(row)
         else:
-            groups.setdefault(name, []).append(row)
+            groups.setdefault(row["message"] or row["uuid"], []).append(row)
     messages = {name: _message(group) for name, group in groups.items()}
     calls = {tool["id"]: tool for message in messages.values() for tool in message.tools if tool.get("id")}
     for row in results:

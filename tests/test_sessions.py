@@ -262,20 +262,48 @@ def connection(machine: Machine, database: Database) -> Iterator[db.Connection]:
         yield found
 
 
-def test_any_number_of_last_messages_is_the_end_of_all(
-    connection: db.Connection, recorded: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many lines are read at once: a message is never shown with lines missing."""
+def test_any_number_of_last_messages_is_the_end_of_all(connection: db.Connection, recorded: Machine) -> None:
+    """A message is never shown with lines missing."""
     rows = connection.execute("select id from agentmem.sessions").fetchall()
     for row in rows:
         whole = conversation.read(connection, row["id"], None)
         assert whole.earlier == 0
         for most in (1, 2, 3, 5, 8):
-            for lines in (1, 2, 12):
-                monkeypatch.setattr(conversation, "_LINES_PER_MESSAGE", lines)
-                some = conversation.read(connection, row["id"], most)
-                assert some.messages == whole.messages[-most:], (row, most, lines)
-                assert some.earlier == len(whole.messages) - len(some.messages)
+            some = conversation.read(connection, row["id"], most)
+            assert some.messages == whole.messages[-most:], (row, most)
+            assert some.earlier == len(whole.messages) - len(some.messages)
+
+
+def test_lines_of_one_answer_with_others_between(connection: db.Connection, machine: Machine) -> None:
+    """Results of parallel calls come as they are ready; the answer's next line can be after them."""
+    made = machine.session()
+
+    def call(message: str, number: int) -> None:
+        block = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"c{number}"}}
+        made.append(made.line("assistant", "", message={"id": message, "role": "assistant", "content": [block]}))
+
+    def result(number: int) -> None:
+        block = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "x" * number}
+        made.append(made.line("user", "", message={"role": "user", "content": [block]}))
+
+    made.say("user", "go")
+    call("msg_1", 1)
+    result(1)
+    call("msg_2", 2)
+    call("msg_1", 3)
+    result(3)
+    result(2)
+    assert machine.hook("Stop", made).code == 0
+    (row,) = connection.execute("select id from agentmem.sessions").fetchall()
+
+    def sizes(most: int) -> list[list[tuple[str, int]]]:
+        talk = conversation.read(connection, row["id"], most)
+        assert talk.earlier == 3 - len(talk.messages)
+        return [[(tool["target"], tool["result"]["size"]) for tool in one.tools] for one in talk.messages]
+
+    assert sizes(3) == sizes(9) == [[], [("c1", 1), ("c3", 3)], [("c2", 2)]]
+    assert sizes(2) == [[("c1", 1), ("c3", 3)], [("c2", 2)]]
+    assert sizes(1) == [[("c2", 2)]]
 
 
 def test_wanted_projects(tmp_path: Path) -> None:
