@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import threading
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _SET_FLAGS = 0x8914
@@ -115,16 +116,14 @@ class Conversation(BaseHTTPRequestHandler):
             self._json(message)
 
     def _message(self, reply: dict, body: dict) -> dict:
-        number = len(self.server.requests)
+        number = uuid.uuid4().hex
         blocks: list[dict] = []
         if "text" in reply:
             blocks.append({"type": "text", "text": reply["text"]})
         if "tool" in reply:
-            blocks.append(
-                {"type": "tool_use", "id": f"toolu_{number:08}", "name": reply["tool"], "input": reply["input"]}
-            )
+            blocks.append({"type": "tool_use", "id": f"toolu_{number}", "name": reply["tool"], "input": reply["input"]})
         return {
-            "id": f"msg_{number:08}",
+            "id": f"msg_{number}",
             "type": "message",
             "role": "assistant",
             "model": body.get("model", "m"),
