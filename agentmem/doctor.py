@@ -110,6 +110,8 @@ def _settings(patient: Patient) -> list[Check]:
 
 
 def _fast_path(known: Settings) -> list[Check]:
+    if not known.database_url:
+        return [Check("fast path", PASS, "the embedded server, without libpq")]
     library = libpq.find_library(known.site_dirs)
     if not library:
         todo = "Install agentmem again, with psycopg[binary]."
