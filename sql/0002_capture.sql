@@ -184,14 +184,17 @@ begin
     -- (line-...) depend on the content alone and prove nothing.
     update agentmem.turns t
     set origin = o.key
-    from agentmem.turns c
+    from (
+        -- The first to be stored is the original. `+ 0`: else the planner walks the primary key to find the least.
+        select l.id, (select min(c.id + 0) from agentmem.turns c
+                      where c.uuid = l.uuid and c.session_id <> session and c.origin is null) as original
+        from agentmem.turns l
+        where l.receipt_id = receipt and l.session_id = session and l.origin is null and l.uuid not like 'line-%'
+        offset 0
+    ) as copy
+    join agentmem.turns c on c.id = copy.original
     join agentmem.sessions o on o.id = c.session_id
-    where t.receipt_id = receipt and t.session_id = session and t.origin is null and t.uuid not like 'line-%'
-      and c.uuid = t.uuid and c.session_id <> session and c.origin is null
-      and o.client = (select client from agentmem.sessions where id = session)
-      -- The first to be stored is the original.
-      and c.id = (select min(f.id) from agentmem.turns f
-                  where f.uuid = t.uuid and f.session_id <> session and f.origin is null);
+    where t.id = copy.id and o.client = (select client from agentmem.sessions where id = session);
     if not found then
         return false;
     end if;
