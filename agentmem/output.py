@@ -100,8 +100,13 @@ def say(text: str, style: str = "", indent: int = 0) -> None:
 
 
 def complain(text: str) -> None:
-    """Print on stderr."""
-    click.echo(plain(text), err=True)
+    """Print on stderr, on a terminal wrapped at words."""
+    if not sys.stderr.isatty():
+        click.echo(plain(text), err=True)
+        return
+    from rich.text import Text
+
+    console(stderr=True).print(Text(plain(text), overflow="fold"))
 
 
 def fields(rows: Sequence[tuple[str, object, str]]) -> None:
