@@ -184,17 +184,22 @@ def _edited(file: _File, wanted: dict[str, Object], path: str, keep_dir: str) ->
     if not differing:
         # The client doesn't read a file that begins with a byte order mark.
         return file.raw.removeprefix(_BOM) if wanted and file.raw else file.raw
-    text, intended = _spliced(file, differing)
     try:
-        said = json_splice.loads(text)
-    except ValueError:
-        said = None
-    if said != intended:
-        raise SettingsError("settings_odd", f"{path} can't be edited without a change to other things in it")
+        text, intended = _spliced(file, differing)
+        is_right = json_splice.loads(text) == intended
+    except ValueError as error:
+        raise _odd(path) from error
+    if not is_right:
+        raise _odd(path)
     if note is not None and note.original is None and not intended:
         return None
     # A lone surrogate can only stand in JSON as an escape, which is what Python writes for it too.
     return text.encode("utf-8", "backslashreplace")
+
+
+def _odd(path: str) -> SettingsError:
+    message = f"{path} can't be edited without a change to other things in it"
+    return SettingsError("settings_odd", message, "Look for odd numbers and for keys that stand twice.")
 
 
 def _spliced(file: _File, differing: dict[str, Groups]) -> tuple[str, Object]:

@@ -29,11 +29,14 @@ def set_value(path: str, name: str, value: str) -> None:
     line = f"{name}='{quoted}'\n"
     written = False
     parts: list[str] = []
-    for binding in parse_stream(io.StringIO(_read(path) or _HEAD)):
+    known = _read(path)
+    for binding in parse_stream(io.StringIO(_HEAD if known is None else known)):
+        original = binding.original.string
         if binding.key != name:
-            parts.append(binding.original.string)
+            parts.append(original)
         elif not written:
-            parts.append(line)
+            # Blank lines before a setting belong to it.
+            parts.append(original[: len(original) - len(original.lstrip())] + line)
             written = True
     text = "".join(parts)
     if not written:

@@ -46,7 +46,7 @@ def set_member(text: str, path: Sequence[str], value: Json) -> str:
     """The text with the member at `path` (keys from the outermost object inwards) set; objects on the way are made.
 
     The text must be an object, and so must everything on the way that is there. Of a key that stands twice, the last
-    one counts, as it does for those who read the file.
+    one counts, as it does for those who read the file. ValueError when the value holds what JSON has no form for.
     """
     style = _style_of(text)
     at = _skip(text, 0)
@@ -124,7 +124,8 @@ def _append(text: str, at: int, depth: int, key: str, value: Json, style: _Style
 
 
 def _dump(value: Json, style: _Style, depth: int) -> str:
-    text = json.dumps(value, indent=style.indent, separators=(style.comma, style.colon), ensure_ascii=False)
+    separators = (style.comma, style.colon)
+    text = json.dumps(value, indent=style.indent, separators=separators, ensure_ascii=False, allow_nan=False)
     return text.replace("\n", style.newline + (style.indent or "") * depth)
 
 

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import claude_settings
@@ -47,17 +47,6 @@ def write(file: Path, content: str | bytes) -> bytes:
     return raw
 
 
-def test_what_is_registered_has_no_shell_in_it() -> None:
-    for event, hook in wanted("/a home").items():
-        assert hook["command"] == PYTHON
-        arguments = hook["args"]
-        assert isinstance(arguments, list)
-        assert arguments[:2] == ["-I", "-S"]
-        assert str(arguments[2]).startswith(HOOKS + "/")
-        assert arguments[3:] == ["claude-code", event, "--home", "/a home"]
-    assert "SessionEnd" in wanted()
-
-
 def test_into_no_file_and_out_again(file: Path) -> None:
     file.parent.mkdir()
     assert install(file).changed
@@ -83,6 +72,10 @@ def test_twice_is_once(file: Path) -> None:
         "\ufeff{}",
         "",
         '{"hooks": {"Stop": []}}',
+        '{"a": 1e400, "b": "\\ud83d", "c": 1.10}',
+        '{\r\n    "a": [1, 2]\r\n}\r\n',
+        '{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"\\ud83d"}]}]}}',
+        " \n",
     ],
 )
 def test_out_again_gives_back_the_bytes(file: Path, content: str) -> None:
@@ -104,24 +97,20 @@ def test_a_hook_in_a_group_of_another_tool_stays_there(file: Path) -> None:
     assert left == {"hooks": {"Stop": [{"hooks": [FOREIGN]}], "Notification": [{"hooks": [FOREIGN]}]}}
 
 
-@pytest.mark.parametrize(
-    "old",
-    [
-        {"type": "command", "command": "/old/venv/bin/agentmem-hook stop"},
-        {"type": "command", "command": '"/old dir/agentmem" hook stop'.replace(" dir", "")},
-        {
-            "type": "command",
-            "command": "/old/python",
-            "args": ["-I", "-S", "/old/hooks/capture.py", "claude-code", "Stop"],
-        },
-    ],
-)
-def test_older_entries_become_one_of_today(file: Path, old: dict[str, Any]) -> None:
-    write(file, json.dumps({"hooks": {"Stop": [{"hooks": [old]}, {"hooks": [FOREIGN, old]}]}}))
-    install(file)
+OLD = {"type": "command", "command": "'/old dir/venv/bin/agentmem-hook' stop"}
+
+
+def test_older_entries_become_one_of_today_and_go_with_it(file: Path) -> None:
+    write(
+        file, json.dumps({"hooks": {"Stop": [{"hooks": [OLD]}, {"hooks": [FOREIGN, OLD]}], "Old": [{"hooks": [OLD]}]}})
+    )
+    change = install(file)
     known = json.loads(file.read_text())
-    assert claude_settings.registered(known)["Stop"] == [wanted()["Stop"]]
-    assert {"hooks": [FOREIGN]} in known["hooks"]["Stop"]
+    assert known["hooks"]["Stop"] == [{"hooks": [wanted()["Stop"]]}, {"hooks": [FOREIGN]}]
+    assert "Old" not in known["hooks"]
+    assert (change.events["Stop"], change.events["Old"], change.events["SessionEnd"]) == ("updated", "removed", "added")
+    uninstall(file)
+    assert json.loads(file.read_text()) == {"hooks": {"Stop": [{"hooks": [FOREIGN]}]}}
 
 
 def test_a_moved_installation_replaces_its_entries(file: Path) -> None:
@@ -135,12 +124,55 @@ def test_a_moved_installation_replaces_its_entries(file: Path) -> None:
     assert file.read_bytes() == b"{}"
 
 
+def test_an_upgrade_after_a_change_of_somebody_else_leaves_nothing_of_ours_behind(file: Path) -> None:
+    write(file, '{\n  "list": [1, 2]\n}\n')
+    install(file)
+    theirs = file.read_text().replace("[1, 2]", "[1, 3]")
+    write(file, theirs)
+    install(file, claude_settings.wanted_hooks("/new/python", "/new/hooks", ""))
+    uninstall(file)
+    assert file.read_text() == '{\n  "list": [1, 3]\n}\n'
+
+
+def test_what_was_never_there_goes_though_it_was_changed(file: Path) -> None:
+    file.parent.mkdir()
+    install(file)
+    known = json.loads(file.read_text())
+    write(file, json.dumps(known))
+    assert uninstall(file).changed
+    assert not file.exists()
+    install(file)
+    write(file, json.dumps({**json.loads(file.read_text()), "theirs": 1}))
+    uninstall(file)
+    assert json.loads(file.read_text()) == {"theirs": 1}
+
+
+def test_taking_out_what_is_not_in_changes_nothing(file: Path) -> None:
+    before = write(file, '\ufeff{"hooks":{"Stop":[]}}')
+    assert not uninstall(file).changed
+    assert file.read_bytes() == before
+    file.unlink()
+    assert not uninstall(file).changed
+    assert not file.exists()
+
+
+def test_a_byte_order_mark_goes_though_the_hooks_are_there(file: Path) -> None:
+    install(write(file, "{}") and file)
+    before = file.read_bytes()
+    write(file, b"\xef\xbb\xbf" + before)
+    assert install(file).changed
+    assert file.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("content", "code"),
     [
         ('{ // a comment\n "a": 1 }', "settings_not_json"),
         ('{"a": 1,}', "settings_not_json"),
         (b"\xff\xfe{}", "settings_not_json"),
+        ('{"a": NaN}', "settings_not_json"),
+        ("[" * 100_000 + "]" * 100_000, "settings_not_json"),
+        ('{"hooks": {"Stop": [{"hooks": [{"command": "x", "timeout": 1e400}]}]}}', "settings_odd"),
         ("[]", "settings_shape"),
         ('{"hooks": []}', "settings_shape"),
         ('{"hooks": {"Stop": {}}}', "settings_shape"),
@@ -159,12 +191,32 @@ def test_what_is_not_understood_stays_and_the_lines_to_add_are_told(
     assert file.read_bytes() == before
 
 
-def test_a_read_only_file_stays(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_file_stays(file: Path) -> None:
     before = write(file, "{}")
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everything
+    file.chmod(0o444)  # for root as well, who could write it
     with pytest.raises(SettingsError) as caught:
         install(file)
     assert caught.value.code == "settings_unwritable"
+    assert '"SessionStart"' in caught.value.hint
+    assert file.read_bytes() == before
+    assert drafts(file) == []
+
+
+def test_a_folder_in_its_place_is_an_error(file: Path) -> None:
+    file.mkdir(parents=True)
+    with pytest.raises(SettingsError) as caught:
+        install(file)
+    assert caught.value.code == "settings_unreadable"
+
+
+def test_a_damaged_copy_of_the_original_is_an_error_and_the_file_stays(file: Path) -> None:
+    install(write(file, "{}") and file)
+    before = file.read_bytes()
+    for note in (file.parent / "kept").glob("*.json"):
+        note.write_text("{")
+    with pytest.raises(SettingsError) as caught:
+        uninstall(file)
+    assert caught.value.code == "kept_damaged"
     assert file.read_bytes() == before
 
 
@@ -178,6 +230,23 @@ def test_a_symlink_stays_one(file: Path, tmp_path: Path) -> None:
     assert file.is_symlink()
     assert "SessionStart" in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o640
+    uninstall(file)
+    assert file.is_symlink()
+    assert real.read_text() == "{}"
+
+
+def test_a_symlink_to_nothing_stays_one(file: Path, tmp_path: Path) -> None:
+    file.parent.mkdir()
+    file.symlink_to(tmp_path / "later.json")
+    install(file)
+    assert "SessionStart" in (tmp_path / "later.json").read_text()
+    uninstall(file)
+    assert file.is_symlink()
+    assert not (tmp_path / "later.json").exists()
+    file.unlink()
+    file.symlink_to(tmp_path / "missing" / "later.json")
+    with pytest.raises(SettingsError):
+        install(file)
 
 
 def test_a_dry_run_changes_nothing(file: Path) -> None:
@@ -188,23 +257,110 @@ def test_a_dry_run_changes_nothing(file: Path) -> None:
     assert not (file.parent / "kept").exists()
 
 
-def test_a_write_of_somebody_else_in_between_is_not_lost(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(file, "{}")
-    read = claude_settings._read
-    reads: list[str] = []
+def drafts(file: Path) -> list[str]:
+    return [name for name in os.listdir(file.parent) if name not in (file.name, "kept")]
 
-    def read_and_be_overtaken(path: str) -> Any:
-        found = read(path)
-        if not reads:
-            write(file, '{"theirs": true}')
-        reads.append(path)
-        return found
 
-    monkeypatch.setattr(claude_settings, "_read", read_and_be_overtaken)
+def test_what_somebody_else_writes_at_the_last_moment_is_not_lost(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = write(file, "{}")
+    draft, overtaken = claude_settings.write_draft, []
+
+    def draft_and_be_overtaken(path: str, content: bytes) -> str:
+        made = draft(path, content)
+        if not overtaken:
+            overtaken.append(write(file, '{"theirs": true}'))
+        return made
+
+    monkeypatch.setattr(claude_settings, "write_draft", draft_and_be_overtaken)
     install(file)
     known = json.loads(file.read_text())
     assert known["theirs"] is True
     assert "Stop" in known["hooks"]
+    assert drafts(file) == []
+    uninstall(file)
+    assert before != file.read_bytes() == overtaken[0]
+
+
+def test_who_had_read_the_old_file_and_writes_over_ours_has_the_hooks_too(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(file, "{}")
+    publish, overwritten = claude_settings.publish, []
+
+    def publish_and_be_overwritten(draft: str, path: str) -> None:
+        publish(draft, path)
+        if not overwritten:
+            overwritten.append(write(file, '{"theirs": true}'))
+
+    monkeypatch.setattr(claude_settings, "publish", publish_and_be_overwritten)
+    install(file)
+    known = json.loads(file.read_text())
+    assert known["theirs"] is True
+    assert known["hooks"].keys() == claude_settings.EVENTS.keys()
+
+
+def test_who_writes_all_the_time_is_told_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(file, "{}")
+    draft = claude_settings.write_draft
+    count = iter(range(1000))
+
+    def draft_and_be_overtaken(path: str, content: bytes) -> str:
+        made = draft(path, content)
+        write(file, f'{{"theirs": {next(count)}}}')
+        return made
+
+    monkeypatch.setattr(claude_settings, "write_draft", draft_and_be_overtaken)
+    with pytest.raises(SettingsError) as caught:
+        install(file)
+    assert caught.value.code == "settings_busy"
+    assert next(count) < 10
+    assert drafts(file) == []
+
+
+def test_the_copy_of_the_original_is_for_its_owner_only(file: Path) -> None:
+    install(write(file, '{"env": {"TOKEN": "secret"}}') and file)
+    folder = file.parent / "kept"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    uninstall(file)
+    assert not list(folder.glob("*.json"))
+
+
+MANAGED = [
+    ("managed-settings.json", {"disableAllHooks": True}, "disableAllHooks"),
+    ("managed-settings.json", {"allowManagedHooksOnly": True}, "allowManagedHooksOnly"),
+    ("managed-settings.d/10-hooks.json", {"allowManagedHooksOnly": True}, "10-hooks.json"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), MANAGED)
+def test_an_administrator_may_switch_hooks_off(
+    file: Path, tmp_path: Path, name: str, content: Object, reason: str
+) -> None:
+    write(file, "{}")
+    managed = tmp_path / "managed"
+    assert claude_settings.switched_off(os.fspath(file), os.fspath(managed)) == ""
+    write(managed / "managed-settings.d" / "20-other.json", '{"env": {}}')
+    write(managed / "managed-settings.d" / ".hidden.json", '{"disableAllHooks": true}')
+    assert claude_settings.switched_off(os.fspath(file), os.fspath(managed)) == ""
+    write(managed / name, json.dumps(content))
+    assert reason in claude_settings.switched_off(os.fspath(file), os.fspath(managed))
+    write(managed / name, "{")
+    assert "not known" in claude_settings.switched_off(os.fspath(file), os.fspath(managed))
+
+
+def test_the_user_may_switch_hooks_off(file: Path, tmp_path: Path) -> None:
+    write(file, '{"disableAllHooks": true}')
+    assert "disableAllHooks" in claude_settings.switched_off(os.fspath(file), os.fspath(tmp_path))
+
+
+def test_events_under_a_matcher_are_named(file: Path) -> None:
+    install(write(file, "{}") and file)
+    known = json.loads(file.read_text())
+    assert claude_settings.narrowed(known) == []
+    known["hooks"]["SessionStart"][0]["matcher"] = "compact"
+    known["hooks"]["Stop"].append({"matcher": "x", "hooks": [FOREIGN]})
+    assert claude_settings.narrowed(known) == ["SessionStart"]
 
 
 _values = st.recursive(
@@ -227,25 +383,40 @@ _settings = st.fixed_dictionaries(
 )
 
 
-@given(_settings, st.sampled_from([None, 1, 2, 4, "\t"]))
-def test_any_settings_keep_what_is_not_ours(tmp_path_factory: pytest.TempPathFactory, known: Any, indent: Any) -> None:
+_styles = st.fixed_dictionaries(
+    {
+        "indent": st.sampled_from([None, 0, 1, 2, 4, "\t"]),
+        "separators": st.sampled_from([None, (",", ":"), (" , ", " : ")]),
+        "ensure_ascii": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=40)
+@given(_settings, _styles, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", " "]))
+def test_any_settings_keep_what_is_not_ours(
+    tmp_path_factory: pytest.TempPathFactory, known: Any, style: Any, newline: str, end: str
+) -> None:
     file = tmp_path_factory.mktemp("settings") / "settings.json"
-    before = write(file, json.dumps(known, indent=indent, ensure_ascii=False))
+    text = (json.dumps(known, **style) + end).replace("\n", newline)
+    before = write(file, text.encode("utf-8", "backslashreplace"))
     install(file)
-    after = json.loads(file.read_text())
+    first = file.read_bytes()
+    after = json.loads(first)
     for event, groups in known.get("hooks", {}).items():
         assert after["hooks"][event][: len(groups)] == groups
-    assert {key: value for key, value in after.items() if key != "hooks"} == {
-        key: value for key, value in known.items() if key != "hooks"
-    }
+    assert list(after) == [*known, *(["hooks"] if "hooks" not in known else [])]
+    assert {**after, "hooks": 0} == {**known, "hooks": 0}
+    install(file)
+    assert file.read_bytes() == first
     # A change of somebody else: our hooks are taken out one by one.
-    after["theirs"] = 1
-    write(file, json.dumps(after))
+    write(file, json.dumps({**after, "theirs": 1}))
     uninstall(file)
     rest = json.loads(file.read_text())
     assert rest.pop("theirs") == 1
     expected = {event: groups for event, groups in known.get("hooks", {}).items() if groups}
-    assert {event: groups for event, groups in rest.get("hooks", {}).items() if groups} == expected
+    assert {event: groups for event, groups in rest.pop("hooks", {}).items() if groups} == expected
+    assert rest == {key: value for key, value in known.items() if key != "hooks"}
     # And without one the very bytes come back.
     write(file, before)
     install(file)
