@@ -6,6 +6,7 @@ A command's module is imported only when it is asked for, so that `agentmem --he
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from typing import NoReturn
 
@@ -60,6 +61,10 @@ def group() -> None:
 
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 failed or something was found to be wrong, 2 wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the terminal's encoding lacks must not stop the command.
+            stream.reconfigure(errors="replace")
     try:
         group.main(prog_name="agentmem")
     except AgentmemError as error:

@@ -47,7 +47,7 @@ def on_terminal(machine: Machine, *arguments: str, columns: int = 80, **environ:
         while chunk := _read(ours):
             chunks.append(chunk)
         os.close(ours)
-        return Screen(process.wait(timeout=60), b"".join(chunks).decode("utf-8"))
+        return Screen(process.wait(timeout=60), b"".join(chunks).decode("utf-8", "replace"))
 
 
 def _read(descriptor: int) -> bytes:

@@ -256,6 +256,16 @@ def test_what_was_said_cannot_steer_the_terminal(machine: Machine) -> None:
         assert "evil" in raw
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "cp932", "utf-8"])
+def test_a_terminal_whose_encoding_lacks_characters(machine: Machine, encoding: str) -> None:
+    made = said(machine, "", "한국어 👩\u200d💻 " + "x" * 200, "answer")
+    for arguments in (("sessions",), ("show", made.key)):
+        screen = on_terminal(machine, *arguments, PYTHONIOENCODING=encoding)
+        assert screen.code == 0
+        assert ("한국어" in screen.raw) == (encoding == "utf-8")
+        assert "xxx" in screen.raw
+
+
 @pytest.fixture
 def connection(machine: Machine, database: Database) -> Iterator[db.Connection]:
     with db.connect({"dbname": database.url}) as found:
