@@ -11,6 +11,7 @@ import os
 
 from agentmem import jsonio
 from agentmem.clock import span
+from agentmem.errors import cache_unwritable
 from agentmem.hashing import hexdigest
 from agentmem.jsonio import int_of, list_of, object_of, text_of
 from agentmem.paths import Paths, make_private
@@ -211,10 +212,14 @@ def _cut(text: str, tail: list[str], limit: int) -> str:
 
 
 def save(paths: Paths, project: str, answer: Object, now: float) -> None:
-    """Keep the database's answer for the time when it can't be asked."""
-    make_private(os.path.join(paths.cache, "digests"))
+    """Keep the database's answer for the time when it can't be asked; AgentmemError `cache_unwritable`."""
     kept: Json = {"at": now, "answer": answer}
-    replace_file(cache_file(paths, project), jsonio.dumps_ascii(kept).encode(), 0o600)
+    file = cache_file(paths, project)
+    try:
+        make_private(os.path.dirname(file))
+        replace_file(file, jsonio.dumps_ascii(kept).encode(), 0o600)
+    except OSError as error:
+        raise cache_unwritable(file, error) from error
 
 
 def saved(paths: Paths, project: str, now: float, reason: str, root: str = "") -> Known:

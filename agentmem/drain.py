@@ -88,6 +88,7 @@ def _drain_one(
         taken = spool.take(paths, name)
     except SpoolError as error:
         done.errors.append((name, error))
+        done.left += error.code != "spool_damaged"
         return True
     if taken is None:
         return True

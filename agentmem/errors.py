@@ -50,6 +50,15 @@ class ClusterError(DatabaseError):
     """The embedded server can't be created, started or stopped: cluster_..."""
 
 
+def cache_unwritable(path: str, error: OSError) -> AgentmemError:
+    """Something that is kept for later can't be: what was to be done now is done all the same."""
+    return AgentmemError(
+        "cache_unwritable",
+        f"{path} can't be written: {error.strerror}",
+        "Make room, or mend the folder's owner and mode.",
+    )
+
+
 def internal_error(error: BaseException) -> AgentmemError:
     """A mistake of our own as an error with a code: where it happened, without any content."""
     trace = error.__traceback__

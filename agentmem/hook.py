@@ -11,7 +11,7 @@ import time
 
 from agentmem import drain, payload, settings, store
 from agentmem.errors import AgentmemError, PayloadError, SettingsError, SpoolError, internal_error
-from agentmem.hook_run import CONNECT_SECONDS, Run, told_as_waiting
+from agentmem.hook_run import Run, told_as_waiting
 from agentmem.jsonio import text_of
 from agentmem.paths import Paths, find_paths
 from agentmem.project import Project, find_project, head_of
@@ -132,7 +132,7 @@ def _store(run: Run, paths: Paths, known: Settings, deadline: float) -> Agentmem
     """Capture what the event announces, then what waits from before."""
     run.stage = "connect"
     try:
-        connection = store.connect(paths, known, min(deadline, time.monotonic() + CONNECT_SECONDS))
+        connection = store.connect(paths, known, deadline)
     except AgentmemError as error:
         return run.defer(paths, error)
     try:

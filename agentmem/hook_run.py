@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from agentmem.jsonio import Json, Object
     from agentmem.paths import Paths
 
-CONNECT_SECONDS = 2.0
-"""How long a hook waits for a connection at most."""
 _MOST_TOLD = 1000
 
 

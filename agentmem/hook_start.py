@@ -13,7 +13,7 @@ from agentmem import capture, digest, drain, jsonio, spool, store, sweep
 from agentmem.clock import iso_time
 from agentmem.errors import AgentmemError
 from agentmem.git import Query
-from agentmem.hook_run import CONNECT_SECONDS, in_full, told_as_waiting
+from agentmem.hook_run import in_full, told_as_waiting
 from agentmem.jsonio import text_of
 from agentmem.sources import projects_dir
 
@@ -46,7 +46,7 @@ def start_session(
     waiting = 0
     try:
         run.stage = "connect"
-        connection = store.connect(paths, known, min(deadline, time.monotonic() + CONNECT_SECONDS))
+        connection = store.connect(paths, known, deadline)
         run.stage = "sweep"
         waiting, left_behind = _catch_up(run, paths, known, connection, given, deadline)
         run.stage = "digest"
@@ -113,7 +113,10 @@ def _ask(
     rows = connection.query("select agentmem.digest($1::jsonb)", [jsonio.dumps_clean(request)], deadline)
     answer = jsonio.as_object(jsonio.loads(rows[0][0] or "{}")) or {}
     if not text_of(answer, "since"):
-        digest.save(paths, place.identity, answer, run.started)
+        try:
+            digest.save(paths, place.identity, answer, run.started)
+        except AgentmemError as error:
+            run.fail(error)
     return digest.Known(answer, root=place.root), _failure_notes(jsonio.object_of(answer, "failures"))
 
 

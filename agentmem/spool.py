@@ -117,12 +117,14 @@ def get(paths: Paths, name: str) -> Object | None:
 def take(paths: Paths, name: str) -> tuple[Object, int] | None:
     """A record, to store it, and the descriptor that keeps others off; None when it is gone or another's.
 
-    SpoolError `spool_damaged` as `get`.
+    SpoolError: `spool_damaged` as `get`; `spool_unreadable`.
     """
     try:
         descriptor = os.open(os.path.join(paths.spool, name + _SUFFIX), os.O_RDONLY)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _unreadable(name, error) from error
     try:
         # One that was stored or replaced between opening and locking has no name any more.
         if not _lock(descriptor) or os.fstat(descriptor).st_nlink == 0:
@@ -133,6 +135,17 @@ def take(paths: Paths, name: str) -> tuple[Object, int] | None:
     except SpoolError:
         os.close(descriptor)
         raise
+    except OSError as error:
+        os.close(descriptor)
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> SpoolError:
+    return SpoolError(
+        "spool_unreadable",
+        f"spool record {name} can't be read: {error.strerror}",
+        "Mend its owner and mode: did another user run the client with this home folder?",
+    )
 
 
 def _parse(paths: Paths, name: str, raw: bytes) -> Object:

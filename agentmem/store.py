@@ -5,6 +5,7 @@ The embedded server is spoken to directly, and started when it is not running; a
 from __future__ import annotations
 
 import sys
+import time
 
 from agentmem import cluster, direct
 from agentmem.errors import DatabaseError
@@ -23,10 +24,16 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
 
+_CONNECT_SECONDS = 2.0
+"""How long a hook waits for a connection to a server that is not ours."""
+
+
 def connect(paths: Paths, settings: Settings, deadline: float) -> Connection:
     """A connection until `deadline` (time.monotonic()); DatabaseError with its reason otherwise."""
     if settings.database_url:
-        return _by_libpq({"dbname": settings.database_url}, settings, deadline)
+        # An embedded server that has to be started, perhaps after a crash, may take all the time that there is.
+        soon = min(deadline, time.monotonic() + _CONNECT_SECONDS)
+        return _by_libpq({"dbname": settings.database_url}, settings, soon)
     server = cluster.cluster_for(paths, cluster.find_bin_dir(settings.pg_bin, settings.site_dirs))
 
     def restart(until: float) -> bool:

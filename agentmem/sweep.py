@@ -10,7 +10,7 @@ import os
 import time
 
 from agentmem import capture, project, transcript
-from agentmem.errors import LOST, DatabaseError, TranscriptError
+from agentmem.errors import LOST, DatabaseError, TranscriptError, cache_unwritable
 from agentmem.hashing import hexdigest
 from agentmem.paths import Paths, make_private
 from agentmem.sources import Source, all_sources
@@ -87,7 +87,10 @@ def sweep(
             return total
     if not whole:
         return total
-    set_marker(paths, projects, now)
+    try:
+        set_marker(paths, projects, now)
+    except OSError as error:
+        total.errors.append(cache_unwritable(marker_file(paths, projects), error))
     return total
 
 

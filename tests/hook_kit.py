@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SLUG = "-work"
 LOGIN = "by_password"
 """A user of the tests' server who has to give a password; the tests give it one."""
-HANGS_AFTER = 30.0
+HANGS_AFTER = 90.0
 """Seconds after which a hook that is still there is taken to hang; far above its own deadline."""
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -233,6 +233,24 @@ class Machine:
         """Files that were begun and not finished, wherever they are."""
         state = self.agentmem / "state"
         return [file for file in state.rglob(".*") if file.is_file() and not file.name.startswith(".s.PGSQL")]
+
+
+def all_at_once(machine: Machine, events: list[tuple[str, Session]]) -> list[Done]:
+    """All these hooks, let loose together."""
+    started = [machine.start(event) for event, _ in events]
+    for process, (event, session) in zip(started, events, strict=True):
+        assert process.stdin
+        process.stdin.write(json.dumps(machine.payload(event, session)).encode())
+    for process in started:
+        assert process.stdin
+        process.stdin.close()
+        process.stdin = None
+    done: list[Done] = []
+    for process in started:
+        with process:
+            out, err = process.communicate(timeout=HANGS_AFTER)
+        done.append(Done(process.returncode, out.decode(), err.decode()))
+    return done
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import hook_kit
 import pytest
 import servers
-from hook_kit import FIELDS, HANGS_AFTER, SLUG, Done, Machine, Session, assert_stored
+from hook_kit import FIELDS, HANGS_AFTER, SLUG, Done, Machine, Session, all_at_once, assert_stored
 
 if TYPE_CHECKING:
     import subprocess
@@ -21,39 +21,28 @@ if TYPE_CHECKING:
 
     from hook_kit import Database
 
-postgres, database, machine = hook_kit.postgres, hook_kit.database, hook_kit.machine
+postgres, database = hook_kit.postgres, hook_kit.database
 
 RECORDED = Path(__file__).parent / "data" / "claude" / "transcripts"
 CROWD = 20
+PATIENT = {"AGENTMEM_HOOK_SECONDS": "60"}
+"""A crowd on two busy cores may take longer than a person should have to wait."""
+
+
+@pytest.fixture
+def machine(database: Database, tmp_path: Path) -> Machine:
+    return Machine(tmp_path, database.url, **PATIENT)
 
 
 @pytest.fixture(params=["embedded", "by URL"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Machine, Database]]:
     """An installation with the embedded server, and one with a database of the user's own: two ways to Postgres."""
     if request.param == "embedded":
-        with hook_kit.embedded_machine(tmp_path) as found:
-            yield found
+        with hook_kit.embedded_machine(tmp_path) as (machine, database):
+            machine.configure(**PATIENT)
+            yield machine, database
     else:
-        database = request.getfixturevalue("database")
-        yield Machine(tmp_path, database.url), database
-
-
-def all_at_once(machine: Machine, events: list[tuple[str, Session]]) -> list[Done]:
-    """All these hooks, let loose together."""
-    started = [machine.start(event) for event, _ in events]
-    for process, (event, session) in zip(started, events, strict=True):
-        assert process.stdin
-        process.stdin.write(json.dumps(machine.payload(event, session)).encode())
-    for process in started:
-        assert process.stdin
-        process.stdin.close()
-        process.stdin = None
-    done: list[Done] = []
-    for process in started:
-        with process:
-            out, err = process.communicate(timeout=HANGS_AFTER)
-        done.append(Done(process.returncode, out.decode(), err.decode()))
-    return done
+        yield request.getfixturevalue("machine"), request.getfixturevalue("database")
 
 
 def assert_all_well(database: Database, machine: Machine, done: list[Done]) -> None:
@@ -95,14 +84,13 @@ def test_a_crowd_on_as_many_sessions(either: tuple[Machine, Database]) -> None:
 
 def test_a_crowd_over_what_waits(machine: Machine, database: Database) -> None:
     """Hooks that drain the same spool at once: each event is taken by one of them."""
-    url = database.url
     sessions = [machine.session() for _ in range(CROWD)]
-    machine.configure(AGENTMEM_DATABASE_URL="postgresql://me@/mine?host=/nowhere")
+    machine.configure(AGENTMEM_DATABASE_URL="postgresql://me@/mine?host=/nowhere", **PATIENT)
     for session in sessions:
         session.turn(1)
     assert {done.code for done in all_at_once(machine, [("Stop", session) for session in sessions])} == {1}
     assert len(machine.spooled()) == CROWD
-    machine.configure(AGENTMEM_DATABASE_URL=url)
+    machine.configure(AGENTMEM_DATABASE_URL=database.url, **PATIENT)
     done = all_at_once(machine, [("Stop", session) for session in sessions[:10]])
     assert [(one.code, one.err) for one in done] == [(0, "")] * 10
     assert machine.spooled() == []
@@ -125,7 +113,6 @@ def waiting_captures(database: Database, count: int) -> None:
 
 def test_captures_lock_rows_in_one_order(machine: Machine, database: Database) -> None:
     """A Stop with a new subagent and a SessionStart of the same session: each wanted what the other held."""
-    machine.configure(AGENTMEM_DATABASE_URL=database.url, AGENTMEM_HOOK_SECONDS="30")
     session = machine.session()
     session.turn(1)
     assert machine.hook("SessionStart", session).code == 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from hook_kit import HANGS_AFTER, Database, Machine, assert_stored
 from psycopg.rows import dict_row
 from wire import Wire
 
-from agentmem import SCHEMA, cluster, db, migrations
+from agentmem import SCHEMA, cluster, db, migrations, postmaster
 from agentmem.migrations import Migration
 
 if TYPE_CHECKING:
@@ -432,3 +434,97 @@ def test_what_waits_is_stored_by_whatever_hook_comes_next(patient: Patient, tmp_
     # The newest event of a session counts, whatever order they were stored in: only one had its end last.
     ended = patient.database.rows("select key from agentmem.sessions where ended_at is not null")
     assert ended == [{"key": sessions[4].key}]
+
+
+# The machine's own troubles
+
+
+def test_a_cache_that_cant_be_written(patient: Patient, tmp_path: Path) -> None:
+    """As on a full disk: the digest is given all the same, and what is wrong is told."""
+    machine = Machine(tmp_path, patient.database.url)
+    cache = machine.agentmem / "state" / "cache"
+    (cache / "digests").write_text("no folder")
+    (cache / "positions").write_text("no folder")
+    session = machine.session()
+    session.turn(1)
+    assert machine.hook("Stop", session) == (0, "", "")
+    start = machine.hook("SessionStart", machine.session())
+    assert start.code == 1
+    assert "prompt 1" in start.digest
+    assert "[cache_unwritable]" in start.answer["systemMessage"]
+    assert os.fspath(cache / "digests") in start.err
+    assert [run["error_code"] for run in patient.database.runs()] == [None, "cache_unwritable"]
+    assert_stored(patient.database, session)
+
+
+def test_a_sweep_that_cant_be_noted(patient: Patient, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, patient.database.url)
+    session = machine.session()
+    session.turn(1)
+    assert machine.hook("SessionStart", session).code == 0
+    (marker,) = (machine.agentmem / "state" / "cache").glob("swept*")
+    marker.unlink()
+    marker.mkdir()
+    start = machine.hook("SessionStart", session)
+    assert start.code == 1
+    assert "[cache_unwritable]" in start.answer["systemMessage"]
+    assert_stored(patient.database, session)
+
+
+def test_a_record_that_cant_be_read_is_told_and_holds_up_no_other(patient: Patient, tmp_path: Path) -> None:
+    """Of another user, say, who ran the client with this home."""
+    machine = Machine(tmp_path, url_of(patient.database, patient.wire))
+    session = machine.session()
+    session.turn(1)
+    with down(patient):
+        assert machine.hook("Stop", session).code == 1
+    unreadable = machine.agentmem / "state" / "spool" / "00000000-0000-7000-8000-000000000000.json"
+    unreadable.mkdir()
+    assert machine.hook("Stop", session) == (0, "", "")
+    assert list(unreadable.parent.glob("*.json")) == [unreadable]
+    start = machine.hook("SessionStart", session)
+    assert "[spool_unreadable]" in start.answer["systemMessage"]
+    assert "wait in the spool: 1" in start.digest
+    assert_stored(patient.database, session)
+
+
+def test_more_than_a_hook_has_time_for(patient: Patient, tmp_path: Path) -> None:
+    """Each hook stores a part, says so, and the next goes on where it ended."""
+    machine = Machine(tmp_path, patient.database.url, AGENTMEM_HOOK_SECONDS="0.4")
+    session = machine.session()
+    begun, number, parts = 0, 0, 0
+    while parts == 0:
+        # Twice as much each time, until it takes a hook more than it has.
+        begun, number = session.size(), max(20, number * 2)
+        for _ in range(number):
+            session.say("user", "long story " * 50_000)
+        while (done := machine.hook("Stop", session)).code:
+            # On a machine that is very busy, the last one is possible, too.
+            assert re.search(r"\[(capture_unfinished|db_timeout|hook_hung)\]", done.err)
+            parts += (
+                begun
+                < patient.database.one("select coalesce(max(committed), 0) from agentmem.transcripts")
+                < session.size()
+            )
+    assert_stored(patient.database, session)
+    # The last one may have had no time left for the events of those before it.
+    machine.configure(AGENTMEM_DATABASE_URL=patient.database.url)
+    while machine.spooled():
+        assert machine.hook("Stop", session) == (0, "", "")
+    assert_stored(patient.database, session)
+
+
+def test_hooks_start_the_embedded_server(tmp_path: Path) -> None:
+    """Stopped, or killed: whichever of them comes first starts it, and all are served."""
+    with hook_kit.embedded_machine(tmp_path) as (machine, database):
+        machine.configure(AGENTMEM_HOOK_SECONDS="20")
+        server = servers.server_for(machine.agentmem)
+        sessions = [machine.session() for _ in range(6)]
+        for number, session in enumerate(sessions):
+            session.turn(number)
+        assert cluster.stop(server, servers.soon())
+        assert machine.hook("Stop", sessions[0]) == (0, "", "")
+        os.kill(postmaster.pid_of(server), signal.SIGKILL)
+        done = hook_kit.all_at_once(machine, [("Stop", session) for session in sessions])
+        assert [(one.code, one.err) for one in done] == [(0, "")] * len(sessions)
+        assert_stored(database, *sessions)
