@@ -78,13 +78,25 @@ def waiting(paths: Paths, settings: Settings, now: float) -> Waiting:
     for name in spool.waiting(paths):
         try:
             record = spool.get(paths, name)
-        except SpoolError:
-            # It has just been set aside, and is listed among those below.
+        except SpoolError as error:
+            if error.code != "spool_damaged":
+                found.append(_unreadable(name, settings, error.code, error.message))
+            # A damaged one has just been set aside, and is listed among those below.
+            continue
+        except OSError as error:
+            why = f"spool record {name} can't be read: {error.strerror}"
+            found.append(_unreadable(name, settings, "spool_unreadable", why))
             continue
         if record is not None:
             found.append(_run_of(name, record, settings, now))
     found.reverse()
     return Waiting(found, [name.removesuffix(".json") for name in spool.damaged(paths)])
+
+
+def _unreadable(name: str, settings: Settings, code: str, why: str) -> DictRow:
+    """A record that is there and can't be read now: another user's, say."""
+    record: Object = {"id": name, "event": "unknown", "tries": 1, "last_error": f"{code}: {why}"}
+    return _run_of(name, record, settings, 0.0)
 
 
 def _run_of(name: str, record: Object, settings: Settings, now: float) -> DictRow:

@@ -425,7 +425,7 @@ def test_families(machine: Machine) -> None:
 
 def test_on_a_terminal_there_is_a_bar_and_a_summary(machine: Machine) -> None:
     sessions = much(machine, 2, 300_000)
-    screen = on_terminal(machine, "backfill", columns=100)
+    screen = on_terminal(machine, "backfill", columns=300)
     assert screen.code == 0
     size = sum(one.size() for one in sessions)
     text = " ".join(screen.lines)

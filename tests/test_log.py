@@ -139,3 +139,14 @@ def test_an_event_that_a_hook_is_at_work_with_is_not_left(machine: Machine, data
             assert [run["outcome"] for run in runs(machine)] == ["in work"]
         assert process.wait() == 0
     assert machine.spooled() == []
+
+
+def test_an_event_that_may_not_be_read_is_listed(machine: Machine) -> None:
+    spool = machine.agentmem / "state" / "spool"
+    # Whoever runs this: what is no file can't be read as one.
+    (spool / "01a231e8-0001-7000-8000-00000000000a.json").mkdir(parents=True)
+    (found,) = runs(machine)
+    assert (found["outcome"], found["error_code"]) == ("waiting", "spool_unreadable")
+    assert "can't be read: Is a directory" in agentmem(machine, "log").stdout
+    assert agentmem(machine, "status", code=1).stdout.startswith("status\tevents wait in the spool\n")
+    assert "1 left" in agentmem(machine, "drain", code=1).stdout
