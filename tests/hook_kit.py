@@ -22,7 +22,7 @@ import pytest
 import servers
 from psycopg.rows import dict_row
 
-from agentmem import cluster, db, migrations, settings
+from agentmem import claude_hooks, cluster, db, jsonio, migrations, settings
 from agentmem.paths import find_paths, hooks_dir
 
 if TYPE_CHECKING:
@@ -190,8 +190,12 @@ class Machine:
 
     def command(self, event: str, *options: str) -> list[str]:
         """As it is registered: the interpreter and the file by their absolute paths, no shell."""
-        shim = "session_start.py" if event == "SessionStart" else "capture.py"
-        return [sys.executable, "-I", "-S", *options, os.path.join(hooks_dir(), shim), "claude-code", event]
+        registered = claude_hooks.wanted_hooks(sys.executable, hooks_dir(), "")
+        # An event that isn't registered yet would be served by the same file as most.
+        hook = registered.get(event) or registered["Stop"]
+        arguments = [str(item) for item in jsonio.list_of(hook, "args")]
+        arguments[arguments.index("claude-code") + 1] = event
+        return [str(hook["command"]), *options, *arguments]
 
     def payload(self, event: str, session: Session, **fields: object) -> dict[str, Any]:
         return {

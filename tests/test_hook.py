@@ -14,6 +14,9 @@ import hook_kit
 import pytest
 from hook_kit import FIELDS, HANGS_AFTER, SLUG, Done, assert_stored
 
+from agentmem import claude_hooks
+from agentmem.paths import hooks_dir
+
 if TYPE_CHECKING:
     from hook_kit import Database, Machine
 
@@ -111,13 +114,17 @@ def test_a_payload_arrives_as_it_was_written(database: Database, machine: Machin
     assert told(database) == ODD
 
 
-def test_no_shell_is_in_the_registered_command(machine: Machine) -> None:
-    for event in EVENTS:
-        interpreter, *flags, shim, client, named = machine.command(event)
-        assert os.path.isabs(interpreter)
+def test_no_shell_is_in_the_registered_commands() -> None:
+    """A command line would be given to one; an `args` list isn't."""
+    for event, hook in claude_hooks.wanted_hooks(sys.executable, hooks_dir(), "/a home/$(id)").items():
+        assert hook["command"] == sys.executable
+        assert os.path.isabs(sys.executable)
+        assert "shell" not in hook
+        flags, (shim, *rest) = hook["args"][:2], hook["args"][2:]
+        assert flags == ["-I", "-S"]
         assert os.path.isabs(shim)
         assert os.path.isfile(shim)
-        assert [*flags, client, named] == ["-I", "-S", "claude-code", event]
+        assert rest == ["claude-code", event, "--home", "/a home/$(id)"]
 
 
 def test_raw_control_characters_in_a_payload(database: Database, machine: Machine) -> None:
