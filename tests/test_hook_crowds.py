@@ -172,8 +172,9 @@ def test_a_capture_that_lost_a_deadlock_is_made_again(machine: Machine, database
 
 
 @contextlib.contextmanager
-def writer(session: Session, turns: int) -> Iterator[threading.Thread]:
-    """A client at work: lines come in pieces of any length."""
+def writer(session: Session, turns: int) -> Iterator[tuple[threading.Thread, threading.Event]]:
+    """A client at work: lines come in pieces of any length; the last ones once the event is set."""
+    go_on = threading.Event()
     lines = [
         (kind, session.line(kind, f"{kind} {number} " + "é🙂" * (number % 700)))
         for number in range(turns)
@@ -191,12 +192,15 @@ def writer(session: Session, turns: int) -> Iterator[threading.Thread]:
         whole = b"".join(raw for _, raw in lines)
         with session.path.open("ab", buffering=0) as stream:
             for start in range(0, len(whole), 997):
+                if start > len(whole) * 0.8:
+                    go_on.wait()
                 stream.write(whole[start : start + 997])
                 os.fsync(stream.fileno())
 
     thread = threading.Thread(target=write)
     thread.start()
-    yield thread
+    yield thread, go_on
+    go_on.set()
     thread.join()
 
 
@@ -204,14 +208,15 @@ def test_a_file_that_grows_while_it_is_read(machine: Machine, database: Database
     session = machine.session()
     session.turn(1)
     hooks = 0
-    with writer(session, 600) as thread:
+    with writer(session, 600) as (thread, go_on):
         while thread.is_alive():
             done = all_at_once(machine, [("Stop", session), ("UserPromptSubmit", session)])
             assert [(one.code, one.err) for one in done] == [(0, "")] * 2
             hooks += 1
+            if hooks == 3:
+                go_on.set()
     assert machine.hook("Stop", session) == (0, "", "")
     assert_stored(database, session)
-    assert hooks > 2
     assert database.one("select count(*) from agentmem.receipts") > 2
 
 
