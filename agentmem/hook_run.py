@@ -116,7 +116,11 @@ class Run:
         """Say it to the person."""
         text = jsonio.clean_text(f"agentmem: {self.event}: {in_full(error)}")[0]
         if self.kind == "session_start" and not self.has_printed:
-            self.answer(f"AGENTMEM PROBLEM: {text}\nNothing could be loaded of earlier sessions.", text[:_MOST_TOLD])
+            try:
+                self.answer(f"AGENTMEM PROBLEM: {text}\nNothing of earlier sessions is loaded.", text[:_MOST_TOLD])
+            except OSError:
+                # Nobody reads it. What goes to stderr is all that can be said.
+                self.has_printed = True
         os.write(2, text.encode("utf-8", "replace") + b"\n")
 
     def answer(self, context: str, message: str) -> None:

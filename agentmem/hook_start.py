@@ -76,7 +76,11 @@ def start_session(
     text, message = compose(problem)
     if unstored:
         run.defer(paths, unstored, text)
-    run.answer(text, message)
+    try:
+        run.answer(text, message)
+    except OSError as error:
+        gone = f"the client does not take what the hook prints: {error.strerror}"
+        return run.break_down(paths, AgentmemError("stdout_closed", gone, "Was it ended meanwhile?"))
     return problem
 
 

@@ -23,6 +23,8 @@ def not_connected(message: str) -> DatabaseError:
     )
 
 
+_MOST_SHOWN = 500
+
 _MEANINGS = {
     "28": ("db_auth", "the database refused the log-in", "Mend the user or password in AGENTMEM_DATABASE_URL."),
     "3D": ("db_missing", "the database does not exist", "Create it, or mend AGENTMEM_DATABASE_URL."),
@@ -45,7 +47,7 @@ def error_for(sqlstate: str, message: str) -> DatabaseError:
     """The error that a SQLSTATE stands for, with the server's own message."""
     unknown = ("db_error", "the database refused a statement", "See: agentmem log --failed")
     code, meaning, hint = _MEANINGS.get(sqlstate) or _MEANINGS.get(sqlstate[:2]) or unknown
-    return DatabaseError(code, f"{meaning}: {' '.join(message.split())}", hint, sqlstate)
+    return DatabaseError(code, f"{meaning}: {' '.join(message.split())[:_MOST_SHOWN]}", hint, sqlstate)
 
 
 def secrets_in(params: dict[str, str]) -> list[str]:

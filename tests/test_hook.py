@@ -350,6 +350,24 @@ def test_a_closed_descriptor(database: Database, machine: Machine, closed: int, 
     assert machine.spooled() == []
 
 
+def test_a_client_that_is_gone_before_it_reads(database: Database, machine: Machine) -> None:
+    session = machine.session()
+    with machine.start("SessionStart") as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        process.stdin.write(json.dumps(machine.payload("SessionStart", session)).encode())
+        process.stdin.close()
+        assert process.wait(timeout=HANGS_AFTER) == 1
+        assert b"[stdout_closed]" in process.stderr.read()
+    assert machine.hook("Stop", session) == (0, "", "")
+    assert [(run["outcome"], run["error_code"]) for run in database.runs()] == [
+        ("failed", "stdout_closed"),
+        ("ok", None),
+    ]
+
+
 def test_stdin_that_cant_be_read(database: Database, machine: Machine) -> None:
     with open(machine.work / "written", "wb") as stream:
         done = subprocess.run(machine.command("Stop"), stdin=stream, env=machine.environ(), capture_output=True)

@@ -283,16 +283,58 @@ def break_and_mend(
 # More ways to wait in vain
 
 
-def test_a_lock_that_is_not_free(patient: Patient, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lock",
+    [
+        b"select 1 from agentmem.sessions for update",
+        # As a migration has it.
+        b"lock table agentmem.hook_runs in access exclusive mode",
+    ],
+)
+def test_a_lock_that_is_not_free(patient: Patient, tmp_path: Path, lock: bytes) -> None:
     machine = Machine(tmp_path, patient.database.url)
     session = machine.session()
     session.turn(1)
     assert machine.hook("Stop", session) == (0, "", "")
     with patient.database.connect() as holder, holder.transaction():
-        holder.execute("select 1 from agentmem.sessions for update")
+        holder.execute(lock)
         assert_told("Stop", machine.hook("Stop", session), "db_locked", session)
     assert machine.hook("Stop", session) == (0, "", "")
     assert [run["error_code"] for run in patient.database.runs()] == [None, "db_locked", None]
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ("53100", "db_full"),
+        ("40001", "capture_contended"),
+        ("57014", "db_timeout"),
+        ("42501", "db_no_right"),
+        ("54000", "db_error"),
+        ("XX000", "db_error"),
+    ],
+)
+def test_whatever_the_database_says(patient: Patient, tmp_path: Path, state: str, code: str) -> None:
+    """Disk full, serialisation, cancelled, forbidden, too big, broken: the event waits until that is over."""
+    machine = Machine(tmp_path, patient.database.url)
+    session = machine.session()
+    session.turn(1)
+    patient.database.rows(
+        "create function public.refuse() returns trigger language plpgsql as"
+        f" $$ begin raise exception 'not now' using errcode = '{state}', detail = 'said: ' || new.text; end $$;"
+        " create trigger refuse before insert on agentmem.turns for each row execute function public.refuse()"
+    )
+    done = machine.hook("Stop", session)
+    assert_told("Stop", done, code, session)
+    assert "prompt 1" not in done.err
+    assert "prompt 1" not in json.dumps(machine.spooled())
+    patient.database.rows("drop trigger refuse on agentmem.turns")
+    assert machine.hook("Stop", session) == (0, "", "")
+    assert_stored(patient.database, session)
+    assert [(run["outcome"], run["error_code"]) for run in patient.database.runs()] == [
+        ("deferred", code),
+        ("ok", None),
+    ]
 
 
 def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
