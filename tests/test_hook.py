@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -399,9 +400,12 @@ def test_a_transcript_that_is_something_else(database: Database, machine: Machin
     assert database.rows("select 1 from agentmem.transcripts") == []
 
 
-@pytest.mark.parametrize(
-    "name", ["x" * 5000, "/".join(["y" * 200] * 40), "~", "\\n", "a/../b"], ids=lambda name: name[:4]
-)
+ODD_NAMES = ["x" * 5000, "/".join(["y" * 200] * 40), "~", "\\n", "a/../b"]
+# What doesn't compress is longer than an index can take.
+ODD_NAMES.append("".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(60)))
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=lambda name: name[:4])
 @pytest.mark.parametrize("field", ["transcript_path", "cwd"])
 def test_a_path_that_cant_be_one(database: Database, machine: Machine, field: str, name: str) -> None:
     session = machine.session()
