@@ -12,11 +12,15 @@ if TYPE_CHECKING:
     from hook_kit import Machine
 
 
+MEASURED = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
+"""What makes a command's process count for the coverage of the tests."""
+
+
 def agentmem(machine: Machine, *arguments: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
     """Run `agentmem ARGUMENTS`; its exit code has to be `code` (None: any)."""
     done = subprocess.run(
         [os.path.join(os.path.dirname(sys.executable), "agentmem"), *arguments],
-        env=machine.environ(),
+        env={**machine.environ(), **MEASURED},
         cwd=machine.work,
         capture_output=True,
         text=True,
