@@ -2,7 +2,7 @@
 # The one test command: makes .venv, installs the package with its test dependencies and the real client, then runs
 # the linters, the type checker and the tests with coverage. Arguments go to pytest (then without linters and coverage):
 #   ./test.sh                              everything
-#   ./test.sh tests/test_spool.py -k put   a part
+#   ./test.sh tests/test_hook.py -k stop   a part
 set -u
 cd "$(dirname "$0")" || exit 1
 
@@ -24,7 +24,8 @@ find_python() {
     return 1
 }
 
-if [ ! -x .venv/bin/python ]; then
+# Without pip it is one whose making was interrupted.
+if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
     python=$(find_python) || fail "no Python >= 3.11 found; install one"
     say "virtual environment with $python"
     "$python" -m venv .venv || fail "python -m venv (on Debian: apt install python3-venv)"
@@ -32,19 +33,31 @@ fi
 say "dependencies"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' || fail "pip install -e .[test]"
 
-# The real client: its native program comes as an optional package for this platform and needs no postinstall.
-if [ ! -f "$CLIENTS/claude-$CLAUDE_VERSION/node_modules/$CLAUDE_PACKAGE/package.json" ]; then
-    if command -v npm >/dev/null 2>&1; then
-        say "the real client, $CLAUDE_PACKAGE $CLAUDE_VERSION"
-        mkdir -p "$CLIENTS/claude-$CLAUDE_VERSION" || fail "mkdir $CLIENTS"
-        npm install --prefix "$CLIENTS/claude-$CLAUDE_VERSION" --ignore-scripts --include=optional --no-audit --no-fund \
-            --no-update-notifier --loglevel=error "$CLAUDE_PACKAGE@$CLAUDE_VERSION" || fail "npm install $CLAUDE_PACKAGE"
-    elif [ "${CI:-}" = true ]; then
-        fail "npm is not on PATH; the tests with the real client need it"
-    else
-        say "npm is not on PATH: the tests with the real client are skipped"
-    fi
+# The real client: its native program comes as an optional package for this platform and needs no postinstall. npm does
+# not mind when an optional package can't be had, so look for the program; and put it in its place when it is whole.
+client_dir=$CLIENTS/claude-$CLAUDE_VERSION
+client_is_there() {
+    for program in "$client_dir/node_modules/$CLAUDE_PACKAGE"-*/claude; do
+        [ -x "$program" ] && return 0
+    done
+    return 1
+}
+install_client() {
+    rm -rf "$client_dir" "$client_dir.new" && mkdir -p "$client_dir.new" || return 1
+    npm install --prefix "$client_dir.new" --ignore-scripts --include=optional --no-audit --no-fund \
+        --no-update-notifier --loglevel=error "$CLAUDE_PACKAGE@$CLAUDE_VERSION" || return 1
+    mv "$client_dir.new" "$client_dir"
+}
+no_client() {
+    [ "${CI:-}" = true ] && fail "$1; the tests with the real client need it"
+    say "WARNING: $1: the tests with the real client are skipped"
+}
+if ! client_is_there && command -v npm >/dev/null 2>&1; then
+    say "the real client, $CLAUDE_PACKAGE $CLAUDE_VERSION"
+    install_client || fail "npm install $CLAUDE_PACKAGE@$CLAUDE_VERSION into $client_dir"
 fi
+client_is_there || no_client "no npm on PATH, or $CLAUDE_PACKAGE has no program for this platform"
+command -v unshare >/dev/null 2>&1 || no_client "unshare (util-linux) is not on PATH"
 export AGENTMEM_TEST_CLIENTS="$CLIENTS"
 
 if [ $# -gt 0 ]; then

@@ -3,12 +3,13 @@
 Reads a JSON document from stdin and prints one:
 
     in:  {"client": [program, argument, ...], "env": {...}, "cwd": "...", "replies": {mark: [reply, ...]},
-          "turns": [{"prompt": "...", "options": [...], "kill_at": {"mark": "...", "step": n}}, ...]}
+          "turns": [{"prompt": "...", "options": [...], "kill_at": {"mark": "...", "step": n, "signal": 9}}, ...]}
     out: {"turns": [{"code": n, "out": "...", "err": "..."}, ...], "requests": [body, ...]}
 
-A reply is {"text": "..."} or {"tool": name, "input": {...}}, with {"wait": seconds} before it. Which one is given is
-told by the conversation: the mark in the last prompt of a person names the list, the number of answers since then the
-place in it. `kill_at` kills the client with SIGKILL as soon as that request has arrived.
+A reply is {"text": "..."}, {"tool": name, "input": {...}} or {"status": n, "error": "..."}, with {"wait": seconds}
+before it and {"tokens": n} for how long the conversation is said to be. Which one is given is told by the
+conversation: the mark in the last prompt of a person names the list, the number of answers since then the place in it.
+`kill_at` sends the client that signal as soon as that request has arrived.
 """
 
 from __future__ import annotations
@@ -109,6 +110,10 @@ class Conversation(BaseHTTPRequestHandler):
         else:
             self.server.note(body, mark, step)
         self.server.waits.wait(reply.get("wait", 0))
+        if "status" in reply:
+            error = {"type": "invalid_request_error", "message": reply["error"]}
+            self._json({"type": "error", "error": error}, reply["status"])
+            return
         message = self._message(reply, body)
         if body.get("stream"):
             self._stream(message)
@@ -153,12 +158,12 @@ class Conversation(BaseHTTPRequestHandler):
         raw = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
         self._send(raw, "text/event-stream")
 
-    def _json(self, document: dict) -> None:
-        self._send(json.dumps(document).encode(), "application/json")
+    def _json(self, document: dict, status: int = 200) -> None:
+        self._send(json.dumps(document).encode(), "application/json", status)
 
-    def _send(self, raw: bytes, kind: str) -> None:
+    def _send(self, raw: bytes, kind: str, status: int = 200) -> None:
         try:
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(raw)))
             self.end_headers()
@@ -167,6 +172,18 @@ class Conversation(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             # The client was killed, as the test wanted.
             self.close_connection = True
+
+
+def follow(model: Model, process: subprocess.Popen[bytes], turn: dict) -> tuple[bytes, bytes]:
+    """Give the client its prompt, and the signal when its time has come; all that it said."""
+    assert process.stdin
+    process.stdin.write(turn["prompt"].encode())
+    process.stdin.close()
+    process.stdin = None
+    if "kill_at" in turn:
+        model.wait_for(turn["kill_at"]["mark"], turn["kill_at"]["step"])
+        process.send_signal(turn["kill_at"]["signal"])
+    return process.communicate(timeout=120)
 
 
 def run_turn(model: Model, job: dict, turn: dict) -> dict:
@@ -179,14 +196,12 @@ def run_turn(model: Model, job: dict, turn: dict) -> dict:
         cwd=job["cwd"],
         env={**job["env"], "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model.server_port}"},
     )
-    assert process.stdin
-    process.stdin.write(turn["prompt"].encode())
-    process.stdin.close()
-    process.stdin = None
-    if "kill_at" in turn:
-        model.wait_for(turn["kill_at"]["mark"], turn["kill_at"]["step"])
-        process.kill()
-    out, err = process.communicate(timeout=120)
+    try:
+        out, err = follow(model, process, turn)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
     return {"code": process.returncode, "out": out.decode("utf-8", "replace"), "err": err.decode("utf-8", "replace")}
 
 

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
 import client_kit
+import psycopg
 import pytest
+import servers
+
+from agentmem import cluster
+from agentmem.paths import find_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.client
+
+KILLED = {"mark": "mark-killed", "step": 1}
+"""The request at which a client is killed: a tool has run, the answer is still to come."""
+NEVER_SAID = [
+    {"tool": "Bash", "input": {"command": "echo before-the-end", "description": "a test"}},
+    {"wait": 60, "text": "never said"},
+]
 
 
 class Machine:
@@ -55,12 +70,54 @@ class Machine:
         """The messages of a session as they are stored."""
         return json.loads(self.agentmem("show", session, "--all", "--json"))["messages"]
 
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of a statement, past the product's own code."""
+        server = cluster.cluster_for(find_paths(self.env), servers.bin_dir())
+        with psycopg.connect(**cluster.connect_params(server)) as connection:  # type: ignore[arg-type]
+            return connection.execute(sql, values or None).fetchall()  # type: ignore[arg-type]
+
+    def next_session_is_told(self, *words: str) -> None:
+        """What the model is asked in a session that starts now holds a digest with these words in it."""
+        asked = self.drive({"mark-next": [{"text": "ok"}]}, [{"prompt": "mark-next: where were we?"}]).asked(
+            "mark-next"
+        )
+        for word in ("<agentmem-memory-", *words):
+            assert word in asked
+
     def check_everything(self) -> None:
-        """Every complete line on disk is captured, and the doctor agrees."""
+        """Every complete line on disk is captured: as the files and the tables say, and as the doctor says."""
+        pattern = os.path.join(self.home, ".claude", "projects", "**", "*.jsonl")
+        files = glob.glob(pattern, recursive=True)
+        assert files
+        for path in files:
+            self.check_file(path)
         checks = json.loads(self.agentmem("doctor", "--json"))
         coverage = [check for check in checks if check["name"] == "coverage"]
         assert [check["verdict"] for check in coverage] == ["pass"]
         assert "(100.0 %)" in coverage[0]["why"], coverage
+
+    def check_file(self, path: str) -> None:
+        """The receipts of a transcript prove all its complete lines, and what was said in it is stored."""
+        with open(path, "rb") as stream:
+            raw = stream.read()
+        receipts = self.rows(
+            "select r.start_offset, r.end_offset, r.sha256 from agentmem.receipts r"
+            " join agentmem.transcripts f on f.id = r.transcript_id and f.generation = r.generation"
+            " where f.path = %s order by r.start_offset",
+            path,
+        )
+        end = 0
+        for start, stop, digest in receipts:
+            assert start == end, path
+            assert hashlib.sha256(raw[start:stop]).hexdigest() == digest, path
+            end = stop
+        assert end == raw.rfind(b"\n") + 1, path
+        lines = [json.loads(line) for line in raw[:end].splitlines()]
+        said = {line["uuid"] for line in lines if line["type"] in ("user", "assistant")}
+        turns = self.rows(
+            "select t.uuid from agentmem.turns t join agentmem.transcripts f using (session_id) where f.path = %s", path
+        )
+        assert said <= {uuid for (uuid,) in turns}, path
 
 
 @pytest.fixture
@@ -128,14 +185,11 @@ def test_a_resumed_session_stays_one(machine: Machine) -> None:
 def test_a_killed_session_is_stored_at_the_next_start_and_is_in_its_digest(machine: Machine) -> None:
     report = machine.drive(
         {
-            "mark-killed": [
-                {"tool": "Bash", "input": {"command": "echo before-the-end", "description": "a test"}},
-                {"wait": 60, "text": "never said"},
-            ],
+            "mark-killed": NEVER_SAID,
             "mark-after": [{"text": "ok"}],
         },
         [
-            {"prompt": "mark-killed: a long story", "kill_at": {"mark": "mark-killed", "step": 1}},
+            {"prompt": "mark-killed: a long story", "kill_at": {**KILLED, "signal": signal.SIGKILL}},
             {"prompt": "mark-after: what happened?"},
         ],
     )
@@ -171,3 +225,82 @@ def test_a_subagent_is_a_session_of_its_own_below_the_first(machine: Machine) ->
     assert inner == ["nothing there"]
     assert "nothing there" not in [message["text"] for message in shown["messages"]]
     machine.check_everything()
+    machine.next_session_is_told("send somebody", "the agent saw nothing")
+
+
+def test_a_client_killed_before_the_first_answer_loses_nothing_that_is_on_disk(machine: Machine) -> None:
+    kill = {"mark": "mark-killed", "step": 0, "signal": signal.SIGKILL}
+    report = machine.drive(
+        {"mark-killed": [{"wait": 60, "text": "never said"}]},
+        [{"prompt": "mark-killed: begin", "kill_at": kill}],
+    )
+    assert report.turns[0]["code"] == -signal.SIGKILL
+    machine.next_session_is_told()
+    machine.check_everything()
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 0), ("SIGTERM", 143)])
+def test_an_interrupted_session_is_stored_before_the_client_is_gone(machine: Machine, name: str, code: int) -> None:
+    report = machine.drive(
+        {"mark-killed": NEVER_SAID},
+        [{"prompt": "mark-killed: stop me", "kill_at": {**KILLED, "signal": getattr(signal, name)}}],
+    )
+    assert report.turns[0]["code"] == code
+    machine.check_everything()
+    ended = "select first_prompt, end_reason from agentmem.sessions where ended_at is not null"
+    assert machine.rows(ended) == [("mark-killed: stop me", "other")]
+    machine.next_session_is_told("stop me")
+
+
+def test_an_error_of_the_model_is_stored_as_one(machine: Machine) -> None:
+    report = machine.drive(
+        {"mark-error": [{"status": 400, "error": "the model is not well"}]}, [{"prompt": "mark-error: say something"}]
+    )
+    assert report.turns[0]["code"] == 1
+    machine.check_everything()
+    kinds = machine.rows("select kind from agentmem.turns where kind in ('prompt', 'answer', 'api_error') order by id")
+    assert kinds == [("prompt",), ("api_error",)]
+    machine.next_session_is_told("say something")
+
+
+def test_a_fork_is_a_session_of_its_own_that_knows_what_it_copied(machine: Machine) -> None:
+    replies = {f"mark-{name}": [{"text": f"answer {name}"}] for name in ("a", "b")}
+    first = machine.drive(replies, [{"prompt": "mark-a"}]).session()
+    fork = machine.drive(replies, [{"prompt": "mark-b", "options": ["--resume", first, "--fork-session"]}]).session()
+    assert fork != first
+    machine.check_everything()
+    assert machine.rows("select forked_from from agentmem.sessions where key = %s", fork) == [(first,)]
+    said = (
+        "select t.text, t.origin from agentmem.turns t join agentmem.sessions s on s.id = t.session_id"
+        " where s.key = %s and t.kind in ('prompt', 'answer') order by t.position"
+    )
+    copied = [("mark-a", first), ("answer a", first)]
+    assert machine.rows(said, fork) == [*copied, ("mark-b", None), ("answer b", None)]
+    assert machine.rows(said, first) == [("mark-a", None), ("answer a", None)]
+    machine.next_session_is_told("answer a", "answer b")
+
+
+def test_a_compacted_session_stays_whole_and_goes_on_with_a_digest(machine: Machine) -> None:
+    replies = {
+        "mark-early": [{"text": "an early answer"}],
+        "mark-a": [{"text": "answer a"}],
+        "mark-b": [{"text": "answer b"}],
+    }
+    machine.drive(replies, [{"prompt": "mark-early"}])
+    session = machine.drive(replies, [{"prompt": "mark-a"}]).session()
+    on = ["--resume", session]
+    report = machine.drive(replies, [{"prompt": "/compact", "options": on}, {"prompt": "mark-b", "options": on}])
+    assert report.session(1) == session
+    machine.check_everything()
+    events = machine.rows("select event, outcome from agentmem.hook_runs where session_key = %s", session)
+    assert ("PreCompact", "ok") in events
+    said = (
+        "select t.text from agentmem.turns t join agentmem.sessions s on s.id = t.session_id"
+        " where s.key = %s and t.kind in ('prompt', 'answer') order by t.position"
+    )
+    assert machine.rows(said, session) == [("mark-a",), ("answer a",), ("mark-b",), ("answer b",)]
+    # The compaction took the digest of the start out of the model's view; the one after it names the earlier session.
+    asked = report.asked("mark-b")
+    assert "answer a" not in asked
+    assert "mark-early" in asked
+    assert "<agentmem-memory-" in asked
