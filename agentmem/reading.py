@@ -13,7 +13,7 @@ class Reading:
     A client's parser fills it record by record, in file order.
     """
 
-    __slots__ = ("facts", "kinds", "turns", "unknown")
+    __slots__ = ("copied_from", "facts", "kinds", "turns", "unknown")
 
     def __init__(self) -> None:
         self.turns: list[Object] = []
@@ -24,6 +24,8 @@ class Reading:
         """How many lines had a type that the parser doesn't know."""
         self.facts: Object = {}
         """cwd, branch, version, model, title, forked_from: the last one seen of each."""
+        self.copied_from = ""
+        """The session whose lines stand here, where a client copied a stretch of another session; "" elsewhere."""
 
     def count(self, kind: str) -> None:
         """One more line of this type."""
