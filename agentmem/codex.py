@@ -161,6 +161,9 @@ def _uuid(record: Object, payload: Object, position: int, session: str) -> str:
     if "replacement_history" in payload:
         # Megabytes, perhaps; time and text tell the line from others.
         seed = {"at": record.get("timestamp"), "ordinal": record.get("ordinal"), "text": payload.get("message")}
+    if "timestamp" not in record:
+        # Without a time the same words, said twice, are the same line: its place tells them apart.
+        seed = {"position": position, "line": seed}
     try:
         text = dumps(seed)
     except (ValueError, RecursionError):

@@ -100,12 +100,12 @@ def _kind_of(part: Object, kind: Json, about: Json) -> str:
     about: its provenance, as {"provenance": {"type": "user" | "harness" | "tool" ..}}.
     """
     text = text_of(part, "text")
+    if isinstance(kind, str) and kind.startswith("user."):
+        return "prompt"
     if text.startswith(_SHELL):
         return "command"
     if text.startswith(_NOTIFIED) or kind == "multi_agent.subagent_notification":
         return "notification"
-    if isinstance(kind, str) and kind.startswith("user."):
-        return "prompt"
     if text.startswith(_SUMMARY):
         return "summary"
     source = text_of(object_of(as_object(about) or {}, "provenance"), "type")

@@ -550,6 +550,8 @@ HARNESS = {"provenance": {"type": "harness", "hook": False}}
         (["fix it"], None, None, "prompt", "fix it"),
         (["fix it"], ["unknown"], None, "prompt", "fix it"),
         (["<environment_context>x"], ["user.text"], [USER], "prompt", "<environment_context>x"),
+        (["<environment_context>x"], ["user.text"], None, "prompt", "<environment_context>x"),
+        (["<subagent_notification>x"], ["user.text"], [USER], "prompt", "<subagent_notification>x"),
         (["<environment_context>x"], None, None, "meta", "[environment_context]"),
         (["# AGENTS.md instructions for /p\n\n<INSTRUCTIONS>\nx"], None, None, "meta", "[text]"),
         (["<user_instructions>\nx\n</user_instructions>"], None, None, "meta", "[user_instructions]"),
@@ -714,6 +716,13 @@ def test_ids() -> None:
     assert short[0] == short[2] != short[1]
 
 
+def test_the_same_words_twice_without_a_time() -> None:
+    line = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]}
+    first, second = several(line, line).turns
+    assert first["uuid"] != second["uuid"]
+    assert [turn["uuid"] for turn in several(line, line).turns] == [first["uuid"], second["uuid"]]
+
+
 # Files.
 
 
@@ -768,7 +777,12 @@ def test_only_compressed(tmp_path: Any) -> None:
 
 def test_likely_days(tmp_path: Any) -> None:
     """A thread's folder is found without looking into all others, leap days included."""
-    for milliseconds, day in ((1_709_164_800_000, "2024/02/29"), (1_767_225_599_999, "2025/12/31"), (0, "1970/01/01")):
+    for milliseconds, day in (
+        (1_709_164_800_000, "2024/02/29"),
+        (1_709_251_200_000, "2024/03/01"),
+        (1_767_225_599_999, "2025/12/31"),
+        (0, "1970/01/01"),
+    ):
         digits = f"{milliseconds:012x}"
         thread = f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
         first = next(iter(codex_files._likely_folders("/h", thread)))
