@@ -115,9 +115,9 @@ def _read_lines(raw: bytes, start: int, read_record: ReadRecord, reading: Readin
     for line in raw.split(b"\n"):
         if line and not line.isspace():
             lines += 1
-            if position == 0 and line.startswith(b"\xef\xbb\xbf"):
-                line = line[3:]  # noqa: PLW2901 - a byte order mark is no part of the record
-            _read_line(line, position, read_record, reading, dirty=dirty)
+            # A byte order mark is no part of the record, but of the file.
+            body = line.removeprefix(b"\xef\xbb\xbf") if position == 0 else line
+            _read_line(body, position, read_record, reading, dirty=dirty)
         position += len(line) + 1
     return lines
 
